@@ -1,0 +1,398 @@
+"""What an attempt's end means for its delivery. Pure: the rules of the state diagram.
+
+Each function maps (row as read under lock, what happened, policy, now, a random
+number) to one frozen :class:`~outbox.records.Settlement` or
+:class:`~outbox.records.Ending`. Nobody else assembles them.
+
+Two rules shape everything here. *An outcome settles only its own attempt*: for
+a recipient who is in doubt already, only proof of acceptance (or a mismatch)
+says anything; "refused" or "come back later" leaves the doubt where it was.
+*The delivery's state is a fold over its recipients*: a good address is never
+sent to again because of a bad one beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import assert_never
+
+from dispatcher.backoff import RetryPolicy, delay, exhausted
+from outbox.records import (
+    AttemptEnd,
+    Ending,
+    Idle,
+    OpenAttempt,
+    Pause,
+    RecipientRow,
+    RecipientUpdate,
+    Settlement,
+)
+from outbox.states import (
+    AttemptOutcome,
+    CancelledReason,
+    FailedReason,
+    HeldReason,
+    PauseReason,
+    Phase,
+    RecipientResult,
+    State,
+    StopRequest,
+    fold,
+)
+from outbox.texts import cleaned
+from providers.contract import (
+    Accepted,
+    AccountBlocked,
+    Duplicate,
+    InDoubt,
+    InFlight,
+    KeyMismatch,
+    Outcome,
+    Rejected,
+    Result,
+    Throttled,
+    Unavailable,
+)
+
+MAX_PAUSE = timedelta(hours=1)
+"""The longest pause an answer may cause; a provider's ``Retry-After`` is capped here."""
+MIN_PAUSE = timedelta(seconds=1)
+BLOCK_PAUSE = timedelta(minutes=1)
+"""The first pause after a block; it doubles up to :data:`MAX_PAUSE`."""
+
+_OUTCOMES: dict[type[Outcome], AttemptOutcome] = {
+    Accepted: AttemptOutcome.ACCEPTED,
+    Duplicate: AttemptOutcome.DUPLICATE,
+    Rejected: AttemptOutcome.REJECTED,
+    Throttled: AttemptOutcome.THROTTLED,
+    Unavailable: AttemptOutcome.UNAVAILABLE,
+    AccountBlocked: AttemptOutcome.ACCOUNT_BLOCKED,
+    InDoubt: AttemptOutcome.IN_DOUBT,
+    InFlight: AttemptOutcome.IN_FLIGHT,
+    KeyMismatch: AttemptOutcome.KEY_MISMATCH,
+}
+
+
+def settle(
+    attempt: OpenAttempt, result: Result, policy: RetryPolicy, *, now: datetime, jitter: float
+) -> Settlement:
+    """The decision about an attempt that a provider has answered (or not).
+
+    ``now`` is the database's instant; ``jitter`` is uniform in [0, 1).
+    """
+    outcomes = {
+        r.position: result.recipients.get(r.address, result.outcome) for r in _carried(attempt)
+    }
+    settled = _counted(attempt, next(filter(_counts, outcomes.values()), None), now)
+    over = settled.attempts > attempt.attempts and exhausted(
+        policy, settled.attempts, _elapsed(settled, now)
+    )
+    updates = tuple(_recipient(r, outcomes[r.position]) for r in _carried(attempt))
+    if over:
+        updates = tuple(_given_up(update) for update in updates)
+    pause = _pause(attempt, result.outcome, policy, now, jitter)
+    decided = replace(
+        settled,
+        end=_end(result),
+        recipients=updates,
+        due_at=_due(policy, settled.attempts, pause, now, jitter),
+        last_error=_last_error(outcomes.values()),
+        pause=pause,
+        clears_failures=attempt.account_failures > 0
+        and isinstance(result.outcome, Accepted | Rejected),
+    )
+    return _with_state(decided, FailedReason.EXHAUSTED if over else FailedReason.REJECTED)
+
+
+def invalid(attempt: OpenAttempt, problem: str) -> Settlement:
+    """The message cannot be made into mail: it fails alone, naming the field."""
+    text = cleaned(problem)
+    decided = replace(
+        _unsettled(attempt),
+        end=AttemptEnd(AttemptOutcome.REJECTED, reason=text),
+        recipients=_all(attempt, RecipientResult.FAILED, reason=text),
+        last_error=text,
+    )
+    return _with_state(decided, FailedReason.INVALID_MESSAGE)
+
+
+def withheld(attempt: OpenAttempt, reason: str) -> Settlement:
+    """The attempt ended before a complete message could leave; nothing was taken.
+
+    ``reason`` is that of :class:`providers.contract.Withheld`.
+    """
+    late = reason == "too_late"
+    outcome = AttemptOutcome.TOO_LATE if late else AttemptOutcome.NOT_STARTED
+    decided = replace(_unsettled(attempt), end=AttemptEnd(outcome, reason=reason))
+    if late:
+        decided = replace(decided, recipients=_all(attempt, RecipientResult.EXPIRED))
+    return _with_state(decided)
+
+
+def lapsed(attempt: OpenAttempt) -> Settlement:
+    """The lease ran out under its owner: read by phase. The crash is counted."""
+    crashes = attempt.crashes + 1
+    if attempt.phase is not Phase.TRANSMITTING:
+        end = AttemptEnd(AttemptOutcome.NOT_STARTED, reason="lease lapsed before transmitting")
+        decided = replace(_unsettled(attempt), end=end, crashes=crashes)
+        return _with_state(decided)
+    end = AttemptEnd(AttemptOutcome.LOST, reason="lease lapsed while transmitting")
+    decided = replace(
+        _unsettled(attempt),
+        end=end,
+        crashes=crashes,
+        recipients=_all(attempt, RecipientResult.IN_DOUBT, reason=end.reason),
+        last_error="the dispatcher was lost while transmitting; how much left is not known",
+    )
+    return _with_state(decided)
+
+
+def overdue(row: Idle) -> Ending:
+    """``send_before`` has passed and nobody is sending: the open recipients expire."""
+    return _ending(row, RecipientResult.EXPIRED, None)
+
+
+def unknown_account(row: Idle) -> Ending:
+    """No configuration anywhere knows the account this row names."""
+    ending = _ending(row, RecipientResult.HELD, HeldReason.UNKNOWN_ACCOUNT)
+    return replace(
+        ending,
+        held_from=row.state,
+        last_error=f"no dispatcher is configured with an account named {row.account}",
+    )
+
+
+# --------------------------------------------------------------------------- #
+# Recipients
+# --------------------------------------------------------------------------- #
+
+
+def _carried(attempt: OpenAttempt) -> list[RecipientRow]:
+    """The recipients this attempt was for."""
+    wanted = set(attempt.attempt_recipients)
+    return [r for r in attempt.recipients if r.position in wanted]
+
+
+def _all(
+    attempt: OpenAttempt, result: RecipientResult, reason: str | None = None
+) -> tuple[RecipientUpdate, ...]:
+    return tuple(RecipientUpdate(r.position, result, reason=reason) for r in _carried(attempt))
+
+
+def _recipient(recipient: RecipientRow, outcome: Outcome) -> RecipientUpdate:
+    """What one address becomes; one that is in doubt stays so without proof of acceptance."""
+    doubted = recipient.result is RecipientResult.IN_DOUBT
+    back = RecipientResult.IN_DOUBT if doubted else RecipientResult.PENDING
+
+    def becomes(
+        result: RecipientResult, *, code: str | None = None, provider_id: str | None = None
+    ) -> RecipientUpdate:
+        return RecipientUpdate(
+            recipient.position, result, cleaned(code or None, 64), _reason(outcome),
+            cleaned(provider_id),
+        )  # fmt: skip
+
+    match outcome:
+        case Accepted(message_id):
+            return becomes(RecipientResult.ACCEPTED, provider_id=message_id)
+        case Rejected(_, code):
+            return becomes(back if doubted else RecipientResult.FAILED, code=code)
+        case Unavailable(_, code):
+            return becomes(back, code=code)
+        case Throttled() | AccountBlocked():
+            return becomes(back)
+        case Duplicate() | InDoubt() | InFlight():
+            return becomes(RecipientResult.IN_DOUBT)
+        case KeyMismatch():
+            return becomes(RecipientResult.HELD)
+        case _:
+            assert_never(outcome)
+
+
+def _given_up(update: RecipientUpdate) -> RecipientUpdate:
+    pending = update.result is RecipientResult.PENDING
+    return replace(update, result=RecipientResult.FAILED) if pending else update
+
+
+def _after(settlement: Settlement) -> dict[int, RecipientResult]:
+    results = {r.position: r.result for r in settlement.attempt.recipients}
+    return results | {u.position: u.result for u in settlement.recipients}
+
+
+# --------------------------------------------------------------------------- #
+# The delivery
+# --------------------------------------------------------------------------- #
+
+
+def _unsettled(attempt: OpenAttempt) -> Settlement:
+    """Back to where it was claimed from, due when it was: the ground of every decision.
+
+    Any settle resets the count of crashes.
+    """
+    return Settlement(
+        attempt=attempt,
+        end=AttemptEnd(AttemptOutcome.NOT_STARTED),
+        state=attempt.claimed_from,
+        recipients=(),
+        due_at=attempt.due_at,
+        attempts=attempt.attempts,
+        crashes=0,
+        window_started_at=attempt.window_started_at,
+        window_paused=attempt.window_paused,
+    )
+
+
+def _counted(attempt: OpenAttempt, counts: Outcome | None, now: datetime) -> Settlement:
+    """With this attempt charged to the budget, if it counts; the first one opens the window."""
+    ground = _unsettled(attempt)
+    if counts is None:
+        return ground
+    if attempt.window_started_at is None:
+        ground = replace(ground, window_started_at=now, window_paused=attempt.account_paused)
+    return replace(ground, attempts=attempt.attempts + 1)
+
+
+def _with_state(decided: Settlement, failed: FailedReason | None = None) -> Settlement:
+    """Fold the recipients into the state, then carry out what was asked of a row in flight."""
+    known = _after(decided)
+    if not known:
+        return decided
+    unstopped = fold(known.values())
+    decided = _stopped(decided)
+    state = fold(_after(decided).values())
+    reason: str | None = None
+    held_from: State | None = None
+    if state is State.HELD:
+        mismatch = decided.end.outcome is AttemptOutcome.KEY_MISMATCH
+        reason = HeldReason.KEY_MISMATCH if mismatch else HeldReason.OPERATOR
+        held_from = State.PENDING if unstopped is State.PENDING else State.IN_DOUBT
+    elif state is State.FAILED:
+        reason = failed or FailedReason.REJECTED
+    elif state is State.CANCELLED:
+        reason = CancelledReason.PRODUCER
+    return replace(decided, state=state, reason=reason, held_from=held_from)
+
+
+def _stopped(decided: Settlement) -> Settlement:
+    """``stop_requested``: what is open is cancelled or held; what is in doubt is held."""
+    request = decided.attempt.stop_requested
+    if request is None:
+        return decided
+    results = _after(decided)
+    if RecipientResult.IN_DOUBT in results.values():
+        moves = {
+            RecipientResult.IN_DOUBT: RecipientResult.HELD,
+            RecipientResult.PENDING: RecipientResult.HELD,
+        }
+    elif request is StopRequest.CANCEL:
+        moves = {RecipientResult.PENDING: RecipientResult.CANCELLED}
+    else:
+        moves = {RecipientResult.PENDING: RecipientResult.HELD}
+    known = {update.position: update for update in decided.recipients}
+    updates = tuple(
+        replace(known.get(position, RecipientUpdate(position, result)), result=moves[result])
+        for position, result in results.items()
+        if result in moves
+    )
+    moved = {update.position for update in updates}
+    kept = tuple(update for update in decided.recipients if update.position not in moved)
+    return replace(decided, recipients=kept + updates)
+
+
+def _elapsed(settlement: Settlement, now: datetime) -> timedelta:
+    """How much of the retry window is used: pauses of the account since its start do not count."""
+    if settlement.window_started_at is None:
+        return timedelta()
+    paused = max(0.0, settlement.attempt.account_paused - settlement.window_paused)
+    return now - settlement.window_started_at - timedelta(seconds=paused)
+
+
+def _counts(outcome: Outcome) -> bool:
+    match outcome:
+        case Unavailable(counted=counted):
+            return counted
+        case InDoubt():
+            return True
+        case _:
+            return False
+
+
+def _due(
+    policy: RetryPolicy, attempts: int, pause: Pause | None, now: datetime, jitter: float
+) -> datetime:
+    wait = delay(policy, attempts, jitter)
+    return max(now + wait, pause.until) if pause is not None else now + wait
+
+
+def _ending(row: Idle, result: RecipientResult, reason: str | None) -> Ending:
+    updates = tuple(
+        RecipientUpdate(r.position, result)
+        for r in row.recipients
+        if r.result is RecipientResult.PENDING
+    )
+    results = {r.position: r.result for r in row.recipients}
+    results |= {u.position: u.result for u in updates}
+    state = fold(results.values()) if results else State(result.value)
+    return Ending(
+        row.id, row.account, state, reason if state.value == result.value else None, updates
+    )
+
+
+# --------------------------------------------------------------------------- #
+# The account, the journal
+# --------------------------------------------------------------------------- #
+
+
+def _pause(
+    attempt: OpenAttempt, outcome: Outcome, policy: RetryPolicy, now: datetime, jitter: float
+) -> Pause | None:
+    match outcome:
+        case Throttled(retry_after, reason):
+            wait = (
+                delay(policy, attempt.account_failures + 1, max(jitter, 0.5))
+                if retry_after is None
+                else _seconds(retry_after)
+            )
+            kind, scope = PauseReason.THROTTLED, ""
+        case AccountBlocked(blocked, reason, scope, retry_after):
+            wait = (
+                BLOCK_PAUSE * 2 ** min(attempt.account_failures, 10)
+                if retry_after is None
+                else _seconds(retry_after)
+            )
+            kind = PauseReason(blocked)
+        case _:
+            return None
+    until = now + min(max(wait, MIN_PAUSE), MAX_PAUSE)
+    return Pause(attempt.account, scope, kind, until, reason)
+
+
+def _seconds(value: float) -> timedelta:
+    return timedelta(seconds=min(max(value, 0.0), MAX_PAUSE.total_seconds()))
+
+
+def _end(result: Result) -> AttemptEnd:
+    outcome = result.outcome
+    return AttemptEnd(
+        outcome=_OUTCOMES[type(outcome)],
+        status_code=result.status_code,
+        reason=_reason(outcome),
+        detail=cleaned(result.detail or None, 2000),
+        provider_message_id=cleaned(outcome.message_id) if isinstance(outcome, Accepted) else None,
+    )
+
+
+def _reason(outcome: Outcome) -> str | None:
+    """The words of an outcome that has any."""
+    text = getattr(outcome, "reason", "")
+    return cleaned(text or None)
+
+
+def _last_error(outcomes: Iterable[Outcome]) -> str | None:
+    """What went wrong, of the first recipient for whom anything did."""
+    for outcome in outcomes:
+        if not isinstance(outcome, Accepted):
+            return _reason(outcome) or _OUTCOMES[type(outcome)].value
+    return None

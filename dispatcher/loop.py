@@ -1,0 +1,172 @@
+"""The loops of a dispatcher: rounds and sends, and beside them the sweep.
+
+Everything that can be delayed is: a round runs when a send wants something, a
+slot is free and rows may be due, or a lease wants renewing. When the last claim
+found less than it asked for, the next one waits for the poll interval.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal, TypeAlias
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from dispatcher.clock import running
+from dispatcher.events import Listener, Stopping
+from dispatcher.rounds import Rounds
+from dispatcher.send import Sender
+from dispatcher.sweep import Sweep
+from dispatcher.transactions import reading
+from outbox.records import Backlog, Claimed
+from outbox.store import dispatchers
+
+Mode: TypeAlias = Literal["forever", "once", "drain"]
+
+ALIVE_EVERY = 5.0
+"""Seconds between two signs of life."""
+GIVE_UP_AFTER = 30.0
+"""Seconds without a database after which ``--once`` and ``--drain`` end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How the loop moves: slots, poll interval, and how long a stop may take."""
+
+    slots: int
+    poll_interval: timedelta
+    grace: timedelta
+
+
+class Loop:
+    """One dispatcher at work, until it is told to stop or has nothing left to do."""
+
+    def __init__(
+        self, engine: AsyncEngine, rounds: Rounds, sweep: Sweep, pace: Pace, emit: Listener
+    ) -> None:
+        self._engine = engine
+        self._rounds = rounds
+        self._sweep = sweep
+        self._pace = pace
+        self._emit = emit
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._next_claim = 0.0
+        self._claims_left: int | None = None
+        self._away_since: float | None = None
+        self.stopping = False
+
+    def stop(self) -> None:
+        """Claim nothing more; what is on its way may finish within the grace period."""
+        if not self.stopping:
+            self.stopping = True
+            grace = self._pace.grace.total_seconds()
+            self._emit(Stopping(len(self._tasks), grace))
+            asyncio.get_running_loop().call_later(grace, self._abort)
+        self._rounds.wanted.set()
+
+    async def run(self, sender: Sender, mode: Mode, accounts: tuple[str, ...]) -> None:
+        """Work in ``mode``: for ever, one round of claims, or until nothing is due."""
+        self._claims_left = 1 if mode == "once" else None
+        await self._sweep.alive(0)
+        await self._sweep.run_once()
+        sweeper = asyncio.create_task(self._sweep_forever())
+        try:
+            while not await self._finished(mode, accounts):
+                claimed = await self._round()
+                for each in claimed:
+                    task = asyncio.create_task(sender.send(each))
+                    self._tasks.add(task)
+                    task.add_done_callback(self._sent)
+                await self._wait()
+        finally:
+            sweeper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await sweeper
+
+    async def _round(self) -> list[Claimed]:
+        want = self._wanted()
+        try:
+            if self._rounds.suspicious:
+                await self._rounds.forgotten()
+            claimed = await self._rounds.run_once(want)
+        except DBAPIError:
+            self._away_since = self._away_since or running()
+            self._next_claim = running() + min(1.0, self._pace.poll_interval.total_seconds())
+            return []
+        self._away_since = None
+        if want:
+            if self._claims_left is not None:
+                self._claims_left -= 1
+            idle = len(claimed) < want
+            pause = self._pace.poll_interval.total_seconds() if idle else 0.0
+            self._next_claim = running() + pause
+        return claimed
+
+    def _wanted(self) -> int:
+        """How many rows may be claimed now."""
+        if self.stopping or self._claims_left == 0 or running() < self._next_claim:
+            return 0
+        return max(0, self._pace.slots - len(self._tasks))
+
+    async def _finished(self, mode: Mode, accounts: tuple[str, ...]) -> bool:
+        if self._tasks or self._rounds.in_flight:
+            return False
+        if self.stopping:
+            return True
+        if self._away_since is not None:
+            return mode != "forever" and running() - self._away_since > GIVE_UP_AFTER
+        if mode == "once":
+            return self._claims_left == 0
+        if mode == "drain" and running() < self._next_claim:
+            left = await backlog(self._engine, accounts)
+            return left.due == 0 and left.sending == 0
+        return False
+
+    async def _wait(self) -> None:
+        """Until something is wanted: by a send, a free slot, a lease, or the clock."""
+        moments = []
+        if not self.stopping and self._claims_left != 0 and len(self._tasks) < self._pace.slots:
+            moments.append(self._next_claim)
+        if self._away_since is not None:
+            moments.append(running() + 0.2)
+        renewal = self._rounds.renewal_due()
+        if renewal is not None:
+            moments.append(renewal)
+        timeout = max(0.0, min(moments) - running()) if moments else 1.0
+        if self._away_since is not None:
+            await asyncio.sleep(timeout)
+            return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._rounds.wanted.wait(), timeout)
+
+    async def _sweep_forever(self) -> None:
+        """Sweep each poll interval, and show life every few seconds."""
+        interval = max(0.05, self._pace.poll_interval.total_seconds())
+        shown = running()
+        while True:
+            await asyncio.sleep(interval)
+            with contextlib.suppress(DBAPIError):
+                if running() - shown >= ALIVE_EVERY:
+                    await self._sweep.alive(len(self._tasks))
+                    shown = running()
+                await self._sweep.run_once()
+
+    def _sent(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._rounds.wanted.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+
+    def _abort(self) -> None:
+        """The grace period is over: what is still on its way is given up, as doubt."""
+        for task in self._tasks:
+            task.cancel()
+
+
+async def backlog(engine: AsyncEngine, accounts: tuple[str, ...]) -> Backlog:
+    """What is left to do, as one reading transaction sees it."""
+    return await reading(engine, lambda connection: dispatchers.backlog(connection, accounts))

@@ -1,0 +1,419 @@
+"""Rounds: one transaction for what many sends want from the database.
+
+Each send wants a mark, then a settle; the loop wants claims; long sends want
+their leases renewed. Committing each alone would cost a disk flush apiece. So
+they queue here, and :meth:`Rounds.run_once` does what has gathered in one
+transaction: marks, settles, renewals, then claims, with a number of statements
+that does not depend on the number of rows.
+
+What can go wrong, and why it does no harm:
+
+*The connection is lost, perhaps during COMMIT.* Nobody's future is answered.
+Marks and settles go back into the queue and are done again; both recognise
+their own earlier result (a mark by the attempt's phase, a settle by its
+outcome). A send waits for its mark all the while, so nothing leaves unmarked.
+A claim that was committed unseen is found by :meth:`Rounds.forgotten` and
+given back.
+
+*The transaction fails on its content.* One unstorable text must not cost a
+hundred acceptances their settle: each is then done in a transaction of its own,
+and one that still fails keeps its outcome and id, and loses its words.
+
+*This process stands still past its leases.* The deadline kept here is read
+from a clock that runs through suspends, *before* the statement that set the
+lease was sent; so it ends before the lease does, and :class:`SendPermit` looks
+at it before the first and before the last byte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from dispatcher import decide
+from dispatcher.backoff import RetryPolicy
+from dispatcher.clock import running
+from dispatcher.events import AccountPaused, DatabaseAway, LeaseLost, Listener, RoundSplit, Settled
+from dispatcher.transactions import writing
+from outbox.records import Claimed, Granted, Lane, Mark, OpenAttempt, Refused, Settlement
+from outbox.store import accounts, claim, marks, settle, sweep, tallies
+from providers.contract import Result
+
+LEASE_MARGIN = 0.1
+"""The part of a lease that this process does not rely on: room for clocks that drift."""
+
+
+@dataclass(frozen=True, slots=True)
+class WithheldEnd:
+    """Sending was refused before a complete message could leave."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidEnd:
+    """The row cannot be made into a message."""
+
+    problem: str
+
+
+End: TypeAlias = Result | WithheldEnd | InvalidEnd
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What rounds need to know of the configuration and of this process."""
+
+    owner: str
+    lease: timedelta
+    default_from: str | None
+    namespace: UUID
+    lanes: tuple[Lane, ...]
+    policies: Mapping[str, RetryPolicy]
+
+
+@dataclass(slots=True)
+class _Open:
+    claimed: Claimed
+    deadline: float
+    started: float
+
+
+@dataclass(frozen=True, slots=True)
+class _WantedMark:
+    mark: Mark
+    answer: asyncio.Future[Granted | Refused]
+
+
+@dataclass(frozen=True, slots=True)
+class _WantedSettle:
+    claimed: Claimed
+    end: End
+    done: asyncio.Future[None]
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What one committed transaction came to; ``at`` is the database's instant of it."""
+
+    at: datetime
+    marks: Mapping[int, Granted | Refused]
+    settlements: Sequence[Settlement]
+    decided: set[int]
+    renewed: set[int]
+    claimed: list[Claimed]
+
+
+class Rounds:
+    """The queue before the database, for one dispatcher process."""
+
+    def __init__(self, engine: AsyncEngine, terms: Terms, emit: Listener) -> None:
+        self._engine = engine
+        self._terms = terms
+        self._emit = emit
+        self._open: dict[int, _Open] = {}
+        self._marks: list[_WantedMark] = []
+        self._settles: list[_WantedSettle] = []
+        self._turn = 0
+        self.wanted = asyncio.Event()
+        self.suspicious = False
+        """A connection was lost: claims may have been committed that nobody saw."""
+
+    # -- what sends ask for ------------------------------------------------- #
+
+    async def mark(
+        self,
+        claimed: Claimed,
+        *,
+        recipients: tuple[int, ...],
+        idempotency_key: str,
+        request_digest: str,
+    ) -> Granted | Refused:
+        """Ask that bytes may leave; answered when a round has committed it."""
+        answer: asyncio.Future[Granted | Refused] = asyncio.get_running_loop().create_future()
+        mark = Mark(
+            claimed.id, claimed.attempt, claimed.token, recipients, idempotency_key, request_digest
+        )
+        self._marks.append(_WantedMark(mark, answer))
+        self.wanted.set()
+        return await answer
+
+    async def settle(self, claimed: Claimed, end: End) -> None:
+        """Write an attempt's end; returns when a round has committed it."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._settles.append(_WantedSettle(claimed, end, done))
+        self.wanted.set()
+        await done
+
+    def lease_deadline(self, delivery_id: int) -> float:
+        """Until when (:func:`dispatcher.clock.running`) this process may rely on a lease."""
+        entry = self._open.get(delivery_id)
+        return entry.deadline if entry is not None else 0.0
+
+    # -- what the loop does ------------------------------------------------- #
+
+    @property
+    def in_flight(self) -> int:
+        """Claimed deliveries that are not settled yet."""
+        return len(self._open)
+
+    def renewal_due(self) -> float | None:
+        """When (:func:`dispatcher.clock.running`) the next lease wants renewing; None without any."""
+        if not self._open:
+            return None
+        return min(e.deadline for e in self._open.values()) - self._terms.lease.total_seconds() / 2
+
+    async def run_once(self, want: int) -> list[Claimed]:
+        """Do what has gathered, and claim up to ``want`` deliveries.
+
+        Raises DBAPIError when the database cannot be reached; then everything
+        is kept for the next round.
+        """
+        self.wanted.clear()
+        wanted_marks, self._marks = self._marks, []
+        wanted_settles, self._settles = self._settles, []
+        wanted_marks = [each for each in wanted_marks if not each.answer.done()]
+        renewals = self._renewals({each.claimed.id for each in wanted_settles})
+        if not (wanted_marks or wanted_settles or renewals or want > 0):
+            return []
+        before = running()
+        try:
+            outcome = await self._transact(wanted_marks, wanted_settles, renewals, want)
+        except DBAPIError as error:
+            self._marks[:0], self._settles[:0] = wanted_marks, wanted_settles
+            if _connection_lost(error):
+                self.suspicious = True
+                self._emit(DatabaseAway(_line(error)))
+                raise
+            self._emit(RoundSplit(_line(error)))
+            await self._one_by_one()
+            return []
+        self._resolve(outcome, wanted_marks, wanted_settles, before)
+        return outcome.claimed
+
+    async def forgotten(self) -> list[OpenAttempt]:
+        """Claims under this owner that this process does not know of, now given back."""
+
+        def work(connection: Connection) -> list[OpenAttempt]:
+            at = claim.database_now(connection)
+            found = sweep.left_behind(
+                connection, owner=self._terms.owner, known=self._open.keys(), at=at
+            )
+            decisions = [decide.withheld(each, "shutdown") for each in found]
+            settle.apply(connection, decisions, at=at, shard=self._shard)
+            return found
+
+        found = await writing(self._engine, work)
+        self.suspicious = False
+        return found
+
+    # -- inside ------------------------------------------------------------- #
+
+    @property
+    def _shard(self) -> int:
+        return tallies.shard_of(self._terms.owner)
+
+    def _renewals(self, settling: set[int]) -> list[tuple[int, int]]:
+        due = running() + self._terms.lease.total_seconds() / 2
+        return [
+            (id_, entry.claimed.token)
+            for id_, entry in self._open.items()
+            if entry.deadline <= due and id_ not in settling
+        ]
+
+    async def _transact(
+        self,
+        wanted_marks: Sequence[_WantedMark],
+        wanted_settles: Sequence[_WantedSettle],
+        renewals: Sequence[tuple[int, int]],
+        want: int,
+    ) -> _Outcome:
+        jitters = [random.random() for _ in wanted_settles]  # noqa: S311  (spreads retries)
+
+        def work(connection: Connection) -> _Outcome:
+            terms = self._terms
+            at = claim.database_now(connection)
+            answers = marks.mark(
+                connection,
+                [each.mark for each in wanted_marks],
+                owner=terms.owner,
+                at=at,
+                lease=terms.lease,
+            )
+            settlements = self._decide(connection, wanted_settles, jitters, at)
+            decided = settle.apply(connection, settlements, at=at, shard=self._shard)
+            self._write_accounts(connection, settlements, at)
+            renewed = (
+                marks.renew(connection, renewals, owner=terms.owner, expires=at + terms.lease)
+                if renewals
+                else set()
+            )
+            claimed = (
+                claim.claim(
+                    connection,
+                    self._lanes(connection, want),
+                    owner=terms.owner,
+                    lease=terms.lease,
+                    default_from=terms.default_from,
+                    namespace=terms.namespace,
+                )
+                if want > 0
+                else []
+            )
+            return _Outcome(at, answers, settlements, decided, renewed, claimed)
+
+        return await writing(self._engine, work)
+
+    def _decide(
+        self,
+        connection: Connection,
+        wanted: Sequence[_WantedSettle],
+        jitters: Sequence[float],
+        at: datetime,
+    ) -> list[Settlement]:
+        if not wanted:
+            return []
+        rows = settle.load(connection, ((w.claimed.id, w.claimed.attempt) for w in wanted), at=at)
+        return [
+            self._decision(rows[each.claimed.id], each.end, at, jitter)
+            for each, jitter in zip(wanted, jitters, strict=True)
+            if each.claimed.id in rows
+        ]
+
+    def _decision(self, row: OpenAttempt, end: End, at: datetime, jitter: float) -> Settlement:
+        match end:
+            case Result():
+                policy = self._terms.policies[row.account]
+                return decide.settle(row, end, policy, now=at, jitter=jitter)
+            case WithheldEnd(reason):
+                return decide.withheld(row, reason)
+            case InvalidEnd(problem):
+                return decide.invalid(row, problem)
+
+    def _write_accounts(
+        self, connection: Connection, settlements: Sequence[Settlement], at: datetime
+    ) -> None:
+        pauses = [each.pause for each in settlements if each.pause is not None]
+        accounts.pause(connection, pauses, at=at, by=self._terms.owner)
+        clear = {each.attempt.account for each in settlements if each.clears_failures}
+        accounts.clear_failures(connection, clear - {pause.account for pause in pauses})
+
+    def _lanes(self, connection: Connection, want: int) -> list[Lane]:
+        """Unpaused accounts in turn, each with its share, so that none starves another."""
+        paused = accounts.paused(connection)
+        running_lanes = [lane for lane in self._terms.lanes if lane.account not in paused]
+        if not running_lanes:
+            return []
+        self._turn = (self._turn + 1) % len(running_lanes)
+        ordered = running_lanes[self._turn :] + running_lanes[: self._turn]
+        shares = []
+        for index, lane in enumerate(ordered):
+            share = -(-want // (len(ordered) - index))
+            shares.append(replace(lane, limit=share))
+            want -= share
+        return [lane for lane in shares if lane.limit > 0]
+
+    def _resolve(
+        self,
+        outcome: _Outcome,
+        wanted_marks: Sequence[_WantedMark],
+        wanted_settles: Sequence[_WantedSettle],
+        before: float,
+    ) -> None:
+        deadline = before + self._terms.lease.total_seconds() * (1 - LEASE_MARGIN)
+        for wanted in wanted_marks:
+            answer = outcome.marks[wanted.mark.id]
+            # A mark that was only read back extended its lease earlier, not now.
+            fresh = isinstance(answer, Granted) and answer.at == outcome.at
+            if fresh and wanted.mark.id in self._open:
+                self._open[wanted.mark.id].deadline = deadline
+            if not wanted.answer.done():
+                wanted.answer.set_result(answer)
+        for id_ in outcome.renewed & self._open.keys():
+            self._open[id_].deadline = deadline
+        for claimed in outcome.claimed:
+            self._open[claimed.id] = _Open(claimed, deadline, before)
+        self._announce(outcome)
+        for settled in wanted_settles:
+            self._open.pop(settled.claimed.id, None)
+            if not settled.done.done():
+                settled.done.set_result(None)
+
+    def _announce(self, outcome: _Outcome) -> None:
+        for each in outcome.settlements:
+            attempt = each.attempt
+            if attempt.id not in outcome.decided:
+                self._emit(LeaseLost(attempt.key, attempt.number, each.end.outcome))
+                continue
+            entry = self._open.get(attempt.id)
+            self._emit(
+                Settled(
+                    key=attempt.key,
+                    account=attempt.account,
+                    attempt=attempt.number,
+                    outcome=each.end.outcome,
+                    state=each.state,
+                    reason=each.reason,
+                    detail=each.last_error,
+                    due_at=each.due_at,
+                    seconds=running() - entry.started if entry is not None else 0.0,
+                )
+            )
+            if each.pause is not None:
+                pause = each.pause
+                self._emit(AccountPaused(pause.account, pause.reason, pause.until, pause.detail))
+
+    async def _one_by_one(self) -> None:
+        """Each mark and settle in a transaction of its own."""
+        wanted_marks, self._marks = self._marks, []
+        wanted_settles, self._settles = self._settles, []
+        for wanted in wanted_marks:
+            await self._alone([wanted], [])
+        for settling in wanted_settles:
+            try:
+                await self._alone([], [settling])
+            except DBAPIError:
+                plain = replace(settling, end=_without_words(settling.end))
+                await self._alone([], [plain])
+
+    async def _alone(
+        self, wanted_marks: list[_WantedMark], wanted_settles: list[_WantedSettle]
+    ) -> None:
+        before = running()
+        outcome = await self._transact(wanted_marks, wanted_settles, [], 0)
+        self._resolve(outcome, wanted_marks, wanted_settles, before)
+
+
+def _without_words(end: End) -> End:
+    """The outcome and the provider's id alone, for a text that no table takes."""
+    if not isinstance(end, Result):
+        return InvalidEnd("unstorable") if isinstance(end, InvalidEnd) else end
+    changes: dict[str, Any] = {"reason": "unstorable"} if hasattr(end.outcome, "reason") else {}
+    return Result(replace(end.outcome, **changes), status_code=end.status_code)
+
+
+def _connection_lost(error: DBAPIError) -> bool:
+    """Whether the database was away (or busy), as opposed to refusing what was said to it."""
+    if error.connection_invalidated:
+        return True
+    state = getattr(error.orig, "sqlstate", None) or ""
+    text = str(error.orig).lower()
+    return (
+        state[:2] in {"08", "57", "53", "40"}
+        or state == "55P03"
+        or (not state and "operational" in type(error.orig).__name__.lower())
+        or "locked" in text
+    )
+
+
+def _line(error: DBAPIError) -> str:
+    return str(error.orig).strip().partition("\n")[0]

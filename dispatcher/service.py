@@ -1,0 +1,144 @@
+"""The composition root: a configuration becomes a running dispatcher."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+
+from sqlalchemy import Connection, text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from dispatcher.backoff import RetryPolicy
+from dispatcher.config import Account, Config
+from dispatcher.events import Listener, Started
+from dispatcher.identity import myself
+from dispatcher.journal import log_lines
+from dispatcher.loop import Loop, Mode, Pace, backlog
+from dispatcher.rounds import Rounds, Terms
+from dispatcher.send import Sender
+from dispatcher.sweep import Sweep
+from dispatcher.transactions import writing
+from outbox import migrations
+from outbox.database import open_async_engine
+from outbox.errors import InvalidDatabase
+from outbox.records import Backlog, Dispatcher, Lane
+from outbox.store import accounts, claim, dispatchers
+from providers import registry
+from providers.contract import Provider
+
+
+async def run(config: Config, mode: Mode, *, log: Callable[[str], None]) -> Backlog:
+    """Dispatch in ``mode`` until it is over or a signal (SIGTERM, SIGINT) says stop.
+
+    Returns what is left. Raises ConfigError, InvalidDatabase, SchemaTooOld or
+    SchemaTooNew before anything is claimed.
+    """
+    providers = {name: _open(account) for name, account in config.accounts.items()}
+    engine = open_async_engine(config.database_url(), schema=config.schema)
+    try:
+        return await _dispatch(config, mode, engine, providers, log_lines(log))
+    finally:
+        for _, provider in providers.values():
+            await provider.aclose()
+        await engine.dispose()
+
+
+async def _dispatch(
+    config: Config,
+    mode: Mode,
+    engine: AsyncEngine,
+    providers: dict[str, tuple[str, Provider]],
+    emit: Listener,
+) -> Backlog:
+    me = myself(config.dispatcher.concurrency)
+    names = tuple(providers)
+    terms = await _prepare(engine, config, providers, me)
+    rounds = Rounds(engine, terms, emit)
+    sweep = Sweep(engine, me, names, emit)
+    pace = Pace(
+        config.dispatcher.concurrency,
+        config.dispatcher.poll_interval,
+        config.dispatcher.shutdown_grace,
+    )
+    loop = Loop(engine, rounds, sweep, pace, emit)
+    sender = Sender(engine, rounds, providers, lambda: loop.stopping)
+    _stop_on_signals(loop)
+    emit(Started(me.owner, names, me.slots))
+    await loop.run(sender, mode, names)
+    await sweep.gone()
+    return await backlog(engine, names)
+
+
+async def _prepare(
+    engine: AsyncEngine,
+    config: Config,
+    providers: dict[str, tuple[str, Provider]],
+    me: Dispatcher,
+) -> Terms:
+    """Check the database, make this process and its accounts known, and read the namespace."""
+
+    def work(connection: Connection) -> Terms:
+        migrations.check(connection)
+        _check_durability(connection)
+        dispatchers.raise_epoch(connection)
+        accounts.publish(
+            connection,
+            (
+                (name, kind, provider.identity, _limits(provider))
+                for name, (kind, provider) in providers.items()
+            ),
+        )
+        return Terms(
+            owner=me.owner,
+            lease=config.dispatcher.lease,
+            default_from=config.defaults.sender,
+            namespace=claim.namespace(connection),
+            lanes=tuple(
+                Lane(name, provider.identity, 0, takes_unnamed=name == config.defaults.account)
+                for name, (_, provider) in providers.items()
+            ),
+            policies={name: _policy(account) for name, account in config.accounts.items()},
+        )
+
+    return await writing(engine, work)
+
+
+def _open(account: Account) -> tuple[str, Provider]:
+    return account.provider, registry.open_account(account.name, account.provider, account.settings)
+
+
+def _policy(account: Account) -> RetryPolicy:
+    retry = account.retry
+    return RetryPolicy(retry.attempts, retry.window, retry.first_delay, retry.max_delay)
+
+
+def _limits(provider: Provider) -> dict[str, int]:
+    """What the account cannot carry, as data that a producer can be checked against."""
+    capabilities = provider.capabilities
+    known = {
+        "max_message_bytes": capabilities.max_message_bytes,
+        "max_recipients": capabilities.max_recipients,
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def _check_durability(connection: Connection) -> None:
+    """A mark is only as good as its commit."""
+    if connection.dialect.name == "postgresql":
+        setting = connection.execute(text("SHOW synchronous_commit")).scalar_one()
+        if setting == "off":
+            raise InvalidDatabase(
+                "this server keeps synchronous_commit off for our sessions, so a commit may vanish "
+                "and a message leave twice: ALTER ROLE … SET synchronous_commit = on"
+            )
+        return
+    level = connection.execute(text("PRAGMA synchronous")).scalar_one()
+    if int(level) < 2:  # 2 is FULL, 3 is EXTRA: sqlite.org/pragma.html#pragma_synchronous
+        raise InvalidDatabase("SQLite's synchronous setting is below FULL on our connection")
+
+
+def _stop_on_signals(loop: Loop) -> None:
+    running = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        running.add_signal_handler(number, loop.stop)

@@ -1,0 +1,183 @@
+"""Engines: how this package opens a database of its own.
+
+A caller's connection never passes through here (see :mod:`outbox.connections`);
+these engines serve the dispatcher, the command line and the migrations.
+
+*SQLite.* The driver's habit of beginning a transaction late is switched off:
+every transaction of ours begins with ``BEGIN IMMEDIATE``, so that it waits for
+the writer before it reads and can never fail with a stale snapshot. Reading
+transactions (:func:`reading`) begin deferred and never wait. ``synchronous`` is
+FULL: with WAL and NORMAL, committed transactions may vanish at a power loss,
+and then a message that left would be pending again.
+
+*PostgreSQL.* ``synchronous_commit=off`` is switched on for our sessions, for
+the same reason.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from outbox.errors import InvalidDatabase
+
+BUSY_TIMEOUT = 30.0
+"""Seconds for which a SQLite statement waits for another writer."""
+
+READ_ONLY = "outbox_read_only"
+"""Execution option of a connection whose transactions only read."""
+
+
+def parse_url(text: str) -> URL:
+    """``sqlite:///file``, ``postgresql://…`` or ``postgres://…`` as an SQLAlchemy URL.
+
+    Raises InvalidDatabase with one line that never contains the password.
+    """
+    try:
+        url = make_url(text)
+    except ArgumentError:
+        raise InvalidDatabase(
+            "the database URL cannot be read: write sqlite:///path/to/file or "
+            "postgresql://user@host/name"
+        ) from None
+    backend = url.drivername.partition("+")[0]
+    if backend == "sqlite":
+        if not url.database or url.database == ":memory:":
+            raise InvalidDatabase(
+                f"the database URL {url.render_as_string()} names no file: "
+                "write sqlite:///path/to/file"
+            )
+        return url.set(drivername="sqlite")
+    if backend in {"postgresql", "postgres"}:
+        return url.set(drivername="postgresql+psycopg")
+    raise InvalidDatabase(
+        f"{backend} is not supported: use sqlite:///path/to/file or postgresql://user@host/name"
+    )
+
+
+def open_engine(url: str, *, schema: str | None = None) -> Engine:
+    """An engine for ``url``; on PostgreSQL its connections search ``schema`` first.
+
+    Raises InvalidDatabase when the URL or its driver cannot be used.
+    """
+    parsed = parse_url(url)
+    with _named_driver_errors():
+        engine = create_engine(parsed, **_options(parsed, schema))
+    _prepare(engine, parsed)
+    return engine
+
+
+def open_async_engine(url: str, *, schema: str | None = None) -> AsyncEngine:
+    """The same for an event loop (``aiosqlite``, psycopg's asynchronous connection)."""
+    parsed = parse_url(url)
+    driver = "sqlite+aiosqlite" if parsed.drivername == "sqlite" else parsed.drivername
+    with _named_driver_errors():
+        engine = create_async_engine(parsed.set(drivername=driver), **_options(parsed, schema))
+    _prepare(engine.sync_engine, parsed)
+    return engine
+
+
+def prepare_sqlite(engine: Engine, *, timeout: float = BUSY_TIMEOUT) -> Engine:
+    """Make an application's own SQLite engine safe for enqueuing, and return it.
+
+    Its connections use WAL, wait up to ``timeout`` seconds for another writer,
+    check foreign keys, and begin every transaction with ``BEGIN IMMEDIATE``, so
+    that "database is locked" never comes before the time-out. Pass
+    ``engine.sync_engine`` of an asynchronous engine.
+
+    Raises InvalidDatabase for an engine of another database.
+    """
+    if engine.dialect.name != "sqlite":
+        raise InvalidDatabase(f"prepare_sqlite was given an engine for {engine.dialect.name}")
+
+    @event.listens_for(engine, "connect")
+    def _connected(connection: Any, record: Any) -> None:
+        del record
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        try:
+            cursor.execute(f"PRAGMA busy_timeout = {int(timeout * 1000)}")
+            _use_wal(cursor, timeout)
+            cursor.execute("PRAGMA synchronous = FULL")
+            cursor.execute("PRAGMA foreign_keys = ON")
+        finally:
+            cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def _begun(connection: Connection) -> None:
+        reading_only = connection.get_execution_options().get(READ_ONLY, False)
+        connection.exec_driver_sql("BEGIN" if reading_only else "BEGIN IMMEDIATE")
+
+    return engine
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """A connection in a transaction that only reads: it never waits for a writer."""
+    with engine.connect().execution_options(**{READ_ONLY: True}) as connection:
+        yield connection
+
+
+def _options(url: URL, schema: str | None) -> dict[str, Any]:
+    if url.drivername == "sqlite":
+        return {"connect_args": {"timeout": BUSY_TIMEOUT}}
+    connect: dict[str, Any] = {"application_name": "postroom", "connect_timeout": 10}
+    if schema is not None:
+        quoted = schema.replace('"', '""').replace("\\", "\\\\").replace(" ", "\\ ")
+        connect["options"] = f'-csearch_path="{quoted}"'
+    return {"connect_args": connect, "pool_pre_ping": True}
+
+
+def _prepare(engine: Engine, url: URL) -> None:
+    if url.drivername == "sqlite":
+        prepare_sqlite(engine)
+        return
+
+    @event.listens_for(engine, "connect")
+    def _durable(connection: Any, record: Any) -> None:
+        del record
+        cursor = connection.cursor()
+        try:
+            cursor.execute("SHOW synchronous_commit")
+            if cursor.fetchone()[0] == "off":
+                cursor.execute("SET SESSION synchronous_commit = on")
+            connection.commit()
+        finally:
+            cursor.close()
+
+
+def _use_wal(cursor: Any, timeout: float) -> None:
+    """Switch to WAL. SQLite does not wait for a lock here, whatever its busy
+    time-out says, so several first connections at once have to."""
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode")
+            if cursor.fetchone()[0] != "wal":
+                cursor.execute("PRAGMA journal_mode = WAL")
+                cursor.fetchone()
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+@contextmanager
+def _named_driver_errors() -> Iterator[None]:
+    try:
+        yield
+    except (NoSuchModuleError, ModuleNotFoundError) as error:
+        if "psycopg" in str(error):
+            raise InvalidDatabase(
+                'PostgreSQL needs psycopg, which is not installed: pip install "postroom[postgres]"'
+            ) from None
+        raise

@@ -1,0 +1,235 @@
+"""Frozen rows and decisions that cross between the store and whoever decides. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from outbox.states import (
+    AttemptKind,
+    AttemptOutcome,
+    PauseReason,
+    Phase,
+    RecipientKind,
+    RecipientResult,
+    State,
+    StopRequest,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RecipientRow:
+    """One address of a delivery. ``position`` is its place among the recipients."""
+
+    position: int
+    kind: RecipientKind
+    address: str
+    result: RecipientResult
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One account as the claim sees it: rows that name it, and, for the default
+    account, rows that name none. ``limit`` rows at most are taken."""
+
+    account: str
+    identity: str
+    limit: int
+    takes_unnamed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A delivery under our lease, with everything that sending needs."""
+
+    id: int
+    key: str
+    public_id: str
+    message: str
+    default_from: str | None
+    account: str
+    token: int
+    attempt: int
+    recipients: tuple[RecipientRow, ...]
+    send_after: datetime
+    due_at: datetime
+    send_before: datetime | None
+
+    @property
+    def open_recipients(self) -> tuple[RecipientRow, ...]:
+        """Those for whom nothing was taken yet."""
+        return tuple(r for r in self.recipients if r.result is RecipientResult.PENDING)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The wish to let bytes leave for some recipients (by position) of a claimed row."""
+
+    id: int
+    attempt: int
+    token: int
+    recipients: tuple[int, ...]
+    idempotency_key: str
+    request_digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The mark is committed. ``at`` is the database's instant of it."""
+
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The mark was not made. ``reason``: ``stopped``, ``too_late`` or ``lease``."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAttempt:
+    """An attempt that is to be settled, with the delivery around it, as read under lock.
+
+    ``account_paused`` is the number of seconds for which the account has ever
+    been paused, up to now; what it grew by since ``window_paused`` was stored
+    does not count against the retry window.
+    """
+
+    id: int
+    key: str
+    state: State
+    claimed_from: State
+    stop_requested: StopRequest | None
+    account: str
+    owner: str | None
+    token: int
+    number: int
+    kind: AttemptKind
+    phase: Phase
+    attempt_owner: str
+    attempt_token: int
+    attempt_recipients: tuple[int, ...]
+    attempt_outcome: AttemptOutcome | None
+    recipients: tuple[RecipientRow, ...]
+    attempts: int
+    crashes: int
+    window_started_at: datetime | None
+    window_paused: float
+    account_paused: float
+    account_failures: int
+    due_at: datetime
+    send_before: datetime | None
+
+    @property
+    def ours(self) -> bool:
+        """Whether this attempt still holds the lease: owner *and* token are the row's."""
+        return (
+            self.state is State.SENDING
+            and self.owner == self.attempt_owner
+            and self.token == self.attempt_token
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RecipientUpdate:
+    """What one address came to in one attempt."""
+
+    position: int
+    result: RecipientResult
+    code: str | None = None
+    reason: str | None = None
+    provider_message_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEnd:
+    """How an attempt ended, for the journal."""
+
+    outcome: AttemptOutcome
+    status_code: int | None = None
+    reason: str | None = None
+    detail: str | None = None
+    provider_message_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """An account (or one sender domain of it) stops until an instant."""
+
+    account: str
+    scope: str
+    reason: PauseReason
+    until: datetime
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """The decision about one open attempt: what its row, recipients and account become.
+
+    ``reason`` comes from the closed lists; ``held_from`` is set exactly when
+    ``state`` is held. Build it with the functions of ``dispatcher.decide``.
+    """
+
+    attempt: OpenAttempt
+    end: AttemptEnd
+    state: State
+    recipients: tuple[RecipientUpdate, ...]
+    due_at: datetime
+    attempts: int
+    crashes: int
+    window_started_at: datetime | None
+    window_paused: float
+    reason: str | None = None
+    held_from: State | None = None
+    last_error: str | None = None
+    pause: Pause | None = None
+    clears_failures: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """A pending or held row outside any attempt, read under lock (sweep, verbs)."""
+
+    id: int
+    state: State
+    account: str
+    recipients: tuple[RecipientRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A row that ends, or is held, without an attempt."""
+
+    id: int
+    account: str
+    state: State
+    reason: str | None
+    recipients: tuple[RecipientUpdate, ...] = ()
+    held_from: State | None = None
+    last_error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatcher:
+    """One dispatcher process; ``owner`` is random at every start."""
+
+    owner: str
+    host: str
+    machine_boot: str | None
+    pid: int
+    process_start: str | None
+    version: str
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What keeps ``--drain`` going, and what it reports when it ends."""
+
+    due: int
+    sending: int
+    waiting: int
+    in_doubt: int
+    held: int

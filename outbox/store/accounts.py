@@ -1,0 +1,142 @@
+"""Accounts at run time: what they are, whether they are paused, and since when.
+
+``paused_seconds`` adds up every pause an account ever had. A row's retry window
+stands still while its account is paused; the row remembers the sum at the
+window's start and subtracts what was added since.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Connection, Text, bindparam, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from outbox import schema
+from outbox.records import Pause
+from outbox.schema import now
+from outbox.store.rows import packed, unpacked
+from outbox.texts import cleaned
+
+_X = schema.accounts
+
+
+def paused_seconds(
+    past: float, since: datetime | None, until: datetime | None, at: datetime
+) -> float:
+    """Seconds of pause up to ``at``: those of ended pauses, and of the present or last one."""
+    if since is None or until is None:
+        return past
+    return past + max(0.0, (min(at, until) - since).total_seconds())
+
+
+def publish(
+    connection: Connection, accounts: Iterable[tuple[str, str, str, Mapping[str, Any]]]
+) -> None:
+    """Make configured accounts known: (name, provider, identity, limits as data)."""
+    rows = [
+        {
+            "account": account,
+            "provider": provider,
+            "identity": identity,
+            "limits": json.dumps(limits, sort_keys=True),
+        }
+        for account, provider, identity, limits in accounts
+    ]
+    connection.execute(_publish(connection.dialect.name), packed(rows))
+
+
+def paused(connection: Connection) -> set[str]:
+    """Accounts that are paused as a whole at this instant."""
+    return set(connection.execute(_PAUSED).scalars())
+
+
+def pause(connection: Connection, pauses: Iterable[Pause], *, at: datetime, by: str) -> None:
+    """Pause accounts for every dispatcher. A longer pause that is already there stays."""
+    longest: dict[tuple[str, str], Pause] = {}
+    for each in pauses:
+        known = longest.get((each.account, each.scope))
+        if known is None or each.until > known.until:
+            longest[each.account, each.scope] = each
+    for (account, scope), each in sorted(longest.items()):
+        _pause(connection, account, scope, each, at, by)
+
+
+def clear_failures(connection: Connection, accounts: Iterable[str]) -> None:
+    """An account answered again: its next pause starts short."""
+    for account in sorted(accounts):
+        connection.execute(_CLEAR, {"of_account": account})
+
+
+def _pause(
+    connection: Connection, account: str, scope: str, pause: Pause, at: datetime, by: str
+) -> None:
+    dialect = connection.dialect.name
+    connection.execute(_ensure(dialect), {"of_account": account, "of_scope": scope})
+    where = (_X.c.account == account) & (_X.c.scope == scope)
+    row = connection.execute(
+        select(_X.c.paused_seconds, _X.c.paused_since, _X.c.paused_until, _X.c.failures)
+        .where(where)
+        .with_for_update()
+    ).one()
+    running = row.paused_until is not None and row.paused_until > at
+    if running and row.paused_until >= pause.until:
+        return
+    past = (
+        row.paused_seconds
+        if running
+        else paused_seconds(row.paused_seconds, row.paused_since, row.paused_until, at)
+    )
+    connection.execute(
+        _X.update()
+        .where(where)
+        .values(
+            paused_seconds=past,
+            paused_since=row.paused_since if running else at,
+            paused_until=pause.until,
+            pause_reason=pause.reason.value,
+            pause_detail=cleaned(pause.detail),
+            paused_by=by,
+            failures=row.failures if running else row.failures + 1,
+            updated_at=at,
+        )
+    )
+
+
+_PAUSED = select(_X.c.account).where(_X.c.scope == "", _X.c.paused_until > now())
+_CLEAR = (
+    _X.update()
+    .where(_X.c.account == bindparam("of_account", type_=Text()), _X.c.scope == "")
+    .values(failures=0)
+)
+
+
+@cache
+def _ensure(dialect: str) -> Any:
+    insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
+    return (
+        insert(_X)
+        .values(account=bindparam("of_account", type_=Text()), scope=bindparam("of_scope", type_=Text()))
+        .on_conflict_do_nothing()
+    )
+
+
+@cache
+def _publish(dialect: str) -> Any:
+    v = unpacked(dialect, {"account": Text, "provider": Text, "identity": Text, "limits": Text})
+    insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
+    statement = insert(_X).from_select(
+        list(v.c.keys()), select(*v.c).where(v.c.account != ""), include_defaults=False
+    )
+    return statement.on_conflict_do_update(
+        index_elements=["account", "scope"],
+        set_={
+            "provider": statement.excluded.provider,
+            "identity": statement.excluded.identity,
+            "limits": statement.excluded.limits,
+        },
+    )

@@ -1,0 +1,371 @@
+"""Claiming: who may work on a row, and for how long.
+
+What can go wrong here, and why it does not:
+
+*Two dispatchers take one row.* Candidates are read with ``FOR UPDATE SKIP
+LOCKED`` on PostgreSQL; on SQLite the whole transaction is the only writer. The
+row leaves ``pending`` in the same transaction.
+
+*A row is taken over while its old owner is still at it.* Each claim raises
+``lease_token``. Every later write names owner and token; the old owner's then
+changes nothing.
+
+*A key is sent again after its row was cleaned up.* A plain ``INSERT`` cannot
+look into the tombstones in time, so the first claim of a row does, in the same
+transaction that takes it.
+
+*A row that cannot be read stops the others.* Rows that came by SQL are parsed
+here for the first time; one that breaks the message's schema ends alone.
+
+The number of statements depends on the number of accounts, never of rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Integer,
+    Row,
+    Text,
+    UpdateBase,
+    bindparam,
+    insert,
+    select,
+)
+
+from outbox import schema
+from outbox.errors import InvalidMessage
+from outbox.keys import key_hash, public_id
+from outbox.message import StoredMessage, address_hash, fingerprint
+from outbox.records import Claimed, Ending, Lane, RecipientRow
+from outbox.schema import Instant, now
+from outbox.states import (
+    AttemptKind,
+    CancelledReason,
+    FailedReason,
+    Phase,
+    RecipientKind,
+    RecipientResult,
+    State,
+)
+from outbox.store.enqueue import insert_links, insert_recipients
+from outbox.store.finish import finish
+from outbox.store.rows import packed, packed_ids, these_ids, unpacked
+from outbox.texts import cleaned
+
+_D, _R, _A, _T = schema.deliveries, schema.recipients, schema.attempts, schema.tombstones
+
+_CANDIDATES = (
+    select(
+        _D.c.id,
+        _D.c.delivery_key,
+        _D.c.public_id,
+        _D.c.message,
+        _D.c.default_from,
+        _D.c.fingerprint,
+        _D.c.send_after,
+        _D.c.due_at,
+        _D.c.send_before,
+    )
+    .where(
+        _D.c.account == bindparam("account", type_=Text()),
+        _D.c.state == "pending",
+        _D.c.due_at <= now(),
+        _D.c.send_before.is_(None) | (_D.c.send_before > now()),
+    )
+    .order_by(_D.c.priority.desc(), _D.c.due_at, _D.c.id)
+    .limit(bindparam("limit", type_=Integer()))
+    .with_for_update(skip_locked=True)
+)
+
+
+def database_now(connection: Connection) -> datetime:
+    """The database's instant."""
+    instant: datetime = connection.execute(select(now())).scalar_one()
+    return instant
+
+
+def namespace(connection: Connection) -> UUID:
+    """The namespace of this installation, from which outside identities are derived."""
+    return UUID(connection.execute(select(schema.instance.c.namespace)).scalar_one())
+
+
+def claim(
+    connection: Connection,
+    lanes: Sequence[Lane],
+    *,
+    owner: str,
+    lease: timedelta,
+    default_from: str | None,
+    namespace: UUID,
+) -> list[Claimed]:
+    """Take due rows of unpaused accounts under a lease; highest priority first.
+
+    ``default_from`` is stored with rows whose message names no sender, so that
+    their bytes stay the same after a change of configuration.
+    """
+    taken = [(lane, row) for lane in lanes for row in _candidates(connection, lane)]
+    if not taken:
+        return []
+    at = database_now(connection)
+    endings, rest = _first_claims(connection, taken)
+    finish(connection, endings, at=at)
+    if not rest:
+        return []
+    people = recipients_of(connection, (row.id for _, row in rest))
+    leased = _take(connection, rest, owner, at + lease, default_from, namespace, at)
+    claimed = [
+        _claimed(lane, row, leased[row.id], people[row.id])
+        for lane, row in rest
+        if row.id in leased
+    ]
+    _open_attempts(connection, claimed, {lane.account: lane.identity for lane in lanes}, owner, at)
+    return claimed
+
+
+def recipients_of(
+    connection: Connection, ids: Iterable[int]
+) -> dict[int, tuple[RecipientRow, ...]]:
+    """The recipients of each delivery in ``ids``, in their order; an empty tuple for none."""
+    wanted = list(ids)
+    found: dict[int, list[RecipientRow]] = {each: [] for each in wanted}
+    rows = connection.execute(_recipients(connection.dialect.name), packed_ids(wanted))
+    for id_, position, kind, address, result in rows:
+        found[id_].append(
+            RecipientRow(position, RecipientKind(kind), address, RecipientResult(result))
+        )
+    return {id_: tuple(people) for id_, people in found.items()}
+
+
+def _candidates(connection: Connection, lane: Lane) -> Iterator[Any]:
+    left = lane.limit
+    for account in (lane.account, "") if lane.takes_unnamed else (lane.account,):
+        if left <= 0:
+            return
+        rows = connection.execute(_CANDIDATES, {"account": account, "limit": left}).all()
+        left -= len(rows)
+        yield from rows
+
+
+def _first_claims(
+    connection: Connection, taken: Sequence[tuple[Lane, Row[Any]]]
+) -> tuple[list[Ending], list[tuple[Lane, Row[Any]]]]:
+    """Rows never claimed before: end those whose key is buried or whose message is
+    broken, and write the recipients of those that came by SQL."""
+    first = {key_hash(row.delivery_key): row for _, row in taken if row.public_id is None}
+    buried = _buried(connection, first) if first else set()
+    endings = []
+    ended = set()
+    parsed: dict[int, StoredMessage] = {}
+    for lane, row in taken:
+        if row.public_id is None and key_hash(row.delivery_key) in buried:
+            endings.append(
+                Ending(row.id, lane.account, State.CANCELLED, CancelledReason.ALREADY_SETTLED)
+            )
+            ended.add(row.id)
+        elif row.fingerprint is None:
+            try:
+                parsed[row.id] = StoredMessage.parse(row.message)
+            except InvalidMessage as error:
+                endings.append(
+                    Ending(
+                        row.id,
+                        lane.account,
+                        State.FAILED,
+                        FailedReason.INVALID_MESSAGE,
+                        last_error=cleaned(str(error)),
+                    )
+                )
+                ended.add(row.id)
+    _complete(connection, parsed)
+    return endings, [(lane, row) for lane, row in taken if row.id not in ended]
+
+
+def _complete(connection: Connection, parsed: Mapping[int, StoredMessage]) -> None:
+    """Write what Python's enqueue would have written beside a row."""
+    if not parsed:
+        return
+    dialect = connection.dialect.name
+    people = [
+        {
+            "delivery_id": id_,
+            "position": position,
+            "kind": str(kind),
+            "address": address.address,
+            "address_hash": address_hash(address),
+        }
+        for id_, message in parsed.items()
+        for position, (kind, address) in enumerate(message.recipients())
+    ]
+    for query in insert_recipients(dialect, people):
+        connection.execute(query.statement, dict(query.parameters))  # type: ignore[call-overload]
+    links = [
+        {"delivery_id": id_, "sha256": digest}
+        for id_, message in parsed.items()
+        for digest in _present(connection, message.sha256s())
+    ]
+    for query in insert_links(dialect, links) if links else ():
+        connection.execute(query.statement, dict(query.parameters))  # type: ignore[call-overload]
+
+
+def _present(connection: Connection, digests: Iterable[str]) -> list[str]:
+    wanted = sorted(digests)
+    if not wanted:
+        return []
+    blobs = schema.blobs
+    return list(
+        connection.execute(select(blobs.c.sha256).where(blobs.c.sha256.in_(wanted))).scalars()
+    )
+
+
+def _buried(connection: Connection, hashes: Iterable[str]) -> set[str]:
+    rows = connection.execute(
+        _tombstones(connection.dialect.name), packed({"key_hash": each} for each in hashes)
+    )
+    return set(rows.scalars())
+
+
+def _take(
+    connection: Connection,
+    rows: Sequence[tuple[Lane, Row[Any]]],
+    owner: str,
+    expires: datetime,
+    default_from: str | None,
+    namespace: UUID,
+    at: datetime,
+) -> dict[int, Row[Any]]:
+    batch = packed(
+        {
+            "id": row.id,
+            "account": lane.account,
+            "public_id": row.public_id or public_id(namespace, row.delivery_key),
+            "default_from": row.default_from or default_from,
+            "fingerprint": row.fingerprint or fingerprint(row.message),
+        }
+        for lane, row in sorted(rows, key=lambda pair: pair[1].id)
+    )
+    parameters = {"owner": owner, "expires": expires, "at": at, **batch}
+    leased = connection.execute(_lease(connection.dialect.name), parameters).all()
+    return {row.id: row for row in leased}
+
+
+def _open_attempts(
+    connection: Connection,
+    claimed: Sequence[Claimed],
+    identities: Mapping[str, str],
+    owner: str,
+    at: datetime,
+) -> None:
+    connection.execute(
+        _insert_attempts(connection.dialect.name),
+        packed(
+            {
+                "delivery_id": each.id,
+                "number": each.attempt,
+                "kind": AttemptKind.SEND.value,
+                "account": each.account,
+                "account_identity": identities[each.account],
+                "phase": Phase.CLAIMED.value,
+                "owner": owner,
+                "token": each.token,
+                "recipients": json.dumps([r.position for r in each.open_recipients]),
+                "started_at": at,
+            }
+            for each in claimed
+        ),
+    )
+
+
+def _claimed(
+    lane: Lane, row: Row[Any], leased: Row[Any], people: tuple[RecipientRow, ...]
+) -> Claimed:
+    return Claimed(
+        id=row.id,
+        key=row.delivery_key,
+        public_id=leased.public_id,
+        message=row.message,
+        default_from=leased.default_from,
+        account=lane.account,
+        token=leased.lease_token,
+        attempt=leased.last_attempt,
+        recipients=people,
+        send_after=row.send_after,
+        due_at=row.due_at,
+        send_before=row.send_before,
+    )
+
+
+@cache
+def _recipients(dialect: str) -> Any:
+    v = these_ids(dialect)
+    return (
+        select(_R.c.delivery_id, _R.c.position, _R.c.kind, _R.c.address, _R.c.result)
+        .where(_R.c.delivery_id == v.c.id)
+        .order_by(_R.c.delivery_id, _R.c.position)
+    )
+
+
+@cache
+def _tombstones(dialect: str) -> Any:
+    v = unpacked(dialect, {"key_hash": Text})
+    return select(_T.c.key_hash).where(_T.c.key_hash == v.c.key_hash)
+
+
+@cache
+def _lease(dialect: str) -> UpdateBase:
+    v = unpacked(
+        dialect,
+        {
+            "id": BigInteger,
+            "account": Text,
+            "public_id": Text,
+            "default_from": Text,
+            "fingerprint": Text,
+        },
+    )
+    return (
+        _D.update()
+        .where(_D.c.id == v.c.id, _D.c.state == "pending")
+        .values(
+            state="sending",
+            claimed_from="pending",
+            account=v.c.account,
+            public_id=v.c.public_id,
+            default_from=v.c.default_from,
+            fingerprint=v.c.fingerprint,
+            lease_owner=bindparam("owner", type_=Text()),
+            lease_token=_D.c.lease_token + 1,
+            lease_expires_at=bindparam("expires", type_=Instant()),
+            last_attempt=_D.c.last_attempt + 1,
+            updated_at=bindparam("at", type_=Instant()),
+        )
+        .returning(_D.c.id, _D.c.lease_token, _D.c.last_attempt, _D.c.public_id, _D.c.default_from)
+    )
+
+
+@cache
+def _insert_attempts(dialect: str) -> Any:
+    v = unpacked(
+        dialect,
+        {
+            "delivery_id": BigInteger,
+            "number": Integer,
+            "kind": Text,
+            "account": Text,
+            "account_identity": Text,
+            "phase": Text,
+            "owner": Text,
+            "token": BigInteger,
+            "recipients": Text,
+            "started_at": Instant,
+        },
+    )
+    return insert(_A).from_select(list(v.c.keys()), select(*v.c), include_defaults=False)
