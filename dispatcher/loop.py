@@ -55,17 +55,31 @@ class Loop:
         self._emit = emit
         self._tasks: set[asyncio.Task[None]] = set()
         self._next_claim = 0.0
+        self._idle = False
+        """The last claim found less than it asked for."""
         self._claims_left: int | None = None
         self._away_since: float | None = None
-        self.stopping = False
+        self._failure: BaseException | None = None
+        self._swept = asyncio.Event()
+        self._stop_at: float | None = None
+
+    @property
+    def stopping(self) -> bool:
+        """Whether a stop was asked for: no new claims, no new marks."""
+        return self._stop_at is not None
 
     def stop(self) -> None:
-        """Claim nothing more; what is on its way may finish within the grace period."""
-        if not self.stopping:
-            self.stopping = True
-            grace = self._pace.grace.total_seconds()
-            self._emit(Stopping(len(self._tasks), grace))
-            asyncio.get_running_loop().call_later(grace, self._abort)
+        """Claim nothing more; what is on its way may finish within the grace period.
+
+        Asked a second time, the grace period is over.
+        """
+        if self._stop_at is not None:
+            self._abort()
+            return
+        grace = self._pace.grace.total_seconds()
+        self._stop_at = running() + grace
+        self._emit(Stopping(len(self._tasks), grace))
+        asyncio.get_running_loop().call_later(grace, self._abort)
         self._rounds.wanted.set()
 
     async def run(self, sender: Sender, mode: Mode, accounts: tuple[str, ...]) -> None:
@@ -75,17 +89,18 @@ class Loop:
         await self._sweep.run_once()
         sweeper = asyncio.create_task(self._sweep_forever())
         try:
-            while not await self._finished(mode, accounts):
-                claimed = await self._round()
-                for each in claimed:
+            while True:
+                for each in await self._round():
                     task = asyncio.create_task(sender.send(each))
                     self._tasks.add(task)
                     task.add_done_callback(self._sent)
+                if await self._finished(mode, accounts):
+                    return
                 await self._wait()
+                self._raise_failures(sweeper)
         finally:
-            sweeper.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await sweeper
+            self._swept.set()
+            await sweeper
 
     async def _round(self) -> list[Claimed]:
         want = self._wanted()
@@ -93,7 +108,7 @@ class Loop:
             if self._rounds.suspicious:
                 await self._rounds.forgotten()
             claimed = await self._rounds.run_once(want)
-        except DBAPIError:
+        except (DBAPIError, OSError):
             self._away_since = self._away_since or running()
             self._next_claim = running() + min(1.0, self._pace.poll_interval.total_seconds())
             return []
@@ -101,8 +116,8 @@ class Loop:
         if want:
             if self._claims_left is not None:
                 self._claims_left -= 1
-            idle = len(claimed) < want
-            pause = self._pace.poll_interval.total_seconds() if idle else 0.0
+            self._idle = len(claimed) < want
+            pause = self._pace.poll_interval.total_seconds() if self._idle else 0.0
             self._next_claim = running() + pause
         return claimed
 
@@ -113,18 +128,25 @@ class Loop:
         return max(0, self._pace.slots - len(self._tasks))
 
     async def _finished(self, mode: Mode, accounts: tuple[str, ...]) -> bool:
+        if self._away_since is not None:
+            return self._gave_up(mode)
         if self._tasks or self._rounds.in_flight:
             return False
         if self.stopping:
             return True
-        if self._away_since is not None:
-            return mode != "forever" and running() - self._away_since > GIVE_UP_AFTER
         if mode == "once":
             return self._claims_left == 0
-        if mode == "drain" and running() < self._next_claim:
+        if mode == "drain" and self._idle:
             left = await backlog(self._engine, accounts)
             return left.due == 0 and left.sending == 0
         return False
+
+    def _gave_up(self, mode: Mode) -> bool:
+        """Without a database: results are kept for it, but not for ever when asked to end."""
+        if self._stop_at is not None:
+            return running() > self._stop_at
+        assert self._away_since is not None  # noqa: S101  (asked only then)
+        return mode != "forever" and running() - self._away_since > GIVE_UP_AFTER
 
     async def _wait(self) -> None:
         """Until something is wanted: by a send, a free slot, a lease, or the clock."""
@@ -144,12 +166,15 @@ class Loop:
             await asyncio.wait_for(self._rounds.wanted.wait(), timeout)
 
     async def _sweep_forever(self) -> None:
-        """Sweep each poll interval, and show life every few seconds."""
+        """Sweep each poll interval, and show life every few seconds.
+
+        Ended by an event, never by cancelling: a cancelled transaction may go on
+        in the driver's thread and keep SQLite's only lock.
+        """
         interval = max(0.05, self._pace.poll_interval.total_seconds())
         shown = running()
-        while True:
-            await asyncio.sleep(interval)
-            with contextlib.suppress(DBAPIError):
+        while not await _elapsed(self._swept, interval):
+            with contextlib.suppress(DBAPIError, OSError):
                 if running() - shown >= ALIVE_EVERY:
                     await self._sweep.alive(len(self._tasks))
                     shown = running()
@@ -159,12 +184,26 @@ class Loop:
         self._tasks.discard(task)
         self._rounds.wanted.set()
         if not task.cancelled() and (error := task.exception()) is not None:
-            raise error
+            self._failure = error
+
+    def _raise_failures(self, sweeper: asyncio.Task[None]) -> None:
+        """A send or a sweep that cannot go on ends the process: no silent half-life."""
+        if self._failure is not None:
+            raise self._failure
+        if sweeper.done():
+            sweeper.result()
 
     def _abort(self) -> None:
         """The grace period is over: what is still on its way is given up, as doubt."""
         for task in self._tasks:
             task.cancel()
+
+
+async def _elapsed(event: asyncio.Event, seconds: float) -> bool:
+    """Wait for ``seconds``, or for the event; whether it was the event."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
+    return event.is_set()
 
 
 async def backlog(engine: AsyncEngine, accounts: tuple[str, ...]) -> Backlog:

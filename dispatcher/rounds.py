@@ -36,7 +36,7 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from dispatcher import decide
@@ -188,7 +188,7 @@ class Rounds:
         before = running()
         try:
             outcome = await self._transact(wanted_marks, wanted_settles, renewals, want)
-        except DBAPIError as error:
+        except Exception as error:
             self._marks[:0], self._settles[:0] = wanted_marks, wanted_settles
             if _connection_lost(error):
                 self.suspicious = True
@@ -373,17 +373,29 @@ class Rounds:
                 self._emit(AccountPaused(pause.account, pause.reason, pause.until, pause.detail))
 
     async def _one_by_one(self) -> None:
-        """Each mark and settle in a transaction of its own."""
-        wanted_marks, self._marks = self._marks, []
-        wanted_settles, self._settles = self._settles, []
-        for wanted in wanted_marks:
-            await self._alone([wanted], [])
-        for settling in wanted_settles:
+        """Each mark and settle in a transaction of its own; what is not done stays queued."""
+        while self._marks:
+            await self._alone([self._marks[0]], [])
+            del self._marks[0]
+        while self._settles:
+            await self._settle_alone(self._settles[0])
+            del self._settles[0]
+
+    async def _settle_alone(self, settling: _WantedSettle) -> None:
+        """With its words, else without them, else not at all: the lease will lapse."""
+        plain = replace(settling, end=_without_words(settling.end))
+        for wanted in (settling, plain):
             try:
-                await self._alone([], [settling])
-            except DBAPIError:
-                plain = replace(settling, end=_without_words(settling.end))
-                await self._alone([], [plain])
+                await self._alone([], [wanted])
+            except Exception as error:
+                if _connection_lost(error):
+                    raise
+                self._emit(RoundSplit(f"{settling.claimed.key}: {_line(error)}"))
+            else:
+                return
+        self._open.pop(settling.claimed.id, None)
+        if not settling.done.done():
+            settling.done.set_result(None)
 
     async def _alone(
         self, wanted_marks: list[_WantedMark], wanted_settles: list[_WantedSettle]
@@ -401,19 +413,23 @@ def _without_words(end: End) -> End:
     return Result(replace(end.outcome, **changes), status_code=end.status_code)
 
 
-def _connection_lost(error: DBAPIError) -> bool:
+def _connection_lost(error: Exception) -> bool:
     """Whether the database was away (or busy), as opposed to refusing what was said to it."""
-    if error.connection_invalidated:
+    if not isinstance(error, DBAPIError):
+        return isinstance(error, OSError)
+    if error.connection_invalidated or "locked" in str(error.orig):
         return True
-    state = getattr(error.orig, "sqlstate", None) or ""
-    text = str(error.orig).lower()
-    return (
-        state[:2] in {"08", "57", "53", "40"}
-        or state == "55P03"
-        or (not state and "operational" in type(error.orig).__name__.lower())
-        or "locked" in text
-    )
+    state = getattr(error.orig, "sqlstate", None)
+    if state is not None:
+        return state[:2] in _AWAY or state == "55P03"
+    return isinstance(error, OperationalError)
 
 
-def _line(error: DBAPIError) -> str:
-    return str(error.orig).strip().partition("\n")[0]
+_AWAY = frozenset({"08", "40", "53", "57"})
+"""SQLSTATE classes: connection, rollback asked for, no resources, operator intervention
+(postgresql.org/docs/current/errcodes-appendix.html)."""
+
+
+def _line(error: Exception) -> str:
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    return str(cause).strip().partition("\n")[0]

@@ -7,7 +7,7 @@ Before the mark that proves that nothing left; after it, it proves nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -30,7 +30,7 @@ class Sender:
         self,
         engine: AsyncEngine,
         rounds: Rounds,
-        providers: dict[str, tuple[str, Provider]],
+        providers: Mapping[str, tuple[str, Provider]],
         stopping: Callable[[], bool],
     ) -> None:
         self._engine = engine
@@ -73,8 +73,10 @@ class Sender:
 
 
 def _raised(error: BaseException, permit: SendPermit) -> End:
-    """What an adapter's exception proves."""
-    shutdown = isinstance(error, asyncio.CancelledError)
+    """What an adapter's exception proves. A cancellation that nobody asked for is one of them."""
+    task = asyncio.current_task()
+    asked = task is not None and task.cancelling() > 0
+    shutdown = asked and isinstance(error, asyncio.CancelledError)
     if shutdown and not permit.marked:
         return WithheldEnd("shutdown")
     words = f"adapter_error: {type(error).__name__}: {error}"

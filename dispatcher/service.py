@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -35,12 +35,21 @@ async def run(config: Config, mode: Mode, *, log: Callable[[str], None]) -> Back
     SchemaTooNew before anything is claimed.
     """
     providers = {name: _open(account) for name, account in config.accounts.items()}
-    engine = open_async_engine(config.database_url(), schema=config.schema)
     try:
-        return await _dispatch(config, mode, engine, providers, log_lines(log))
+        return await dispatch(config, mode, providers, log_lines(log))
     finally:
         for _, provider in providers.values():
             await provider.aclose()
+
+
+async def dispatch(
+    config: Config, mode: Mode, providers: Mapping[str, tuple[str, Provider]], emit: Listener
+) -> Backlog:
+    """:func:`run` with accounts that are open already: name -> (kind of provider, provider)."""
+    engine = open_async_engine(config.database_url(), schema=config.schema)
+    try:
+        return await _dispatch(config, mode, engine, providers, emit)
+    finally:
         await engine.dispose()
 
 
@@ -48,7 +57,7 @@ async def _dispatch(
     config: Config,
     mode: Mode,
     engine: AsyncEngine,
-    providers: dict[str, tuple[str, Provider]],
+    providers: Mapping[str, tuple[str, Provider]],
     emit: Listener,
 ) -> Backlog:
     me = myself(config.dispatcher.concurrency)
@@ -73,7 +82,7 @@ async def _dispatch(
 async def _prepare(
     engine: AsyncEngine,
     config: Config,
-    providers: dict[str, tuple[str, Provider]],
+    providers: Mapping[str, tuple[str, Provider]],
     me: Dispatcher,
 ) -> Terms:
     """Check the database, make this process and its accounts known, and read the namespace."""

@@ -6,10 +6,12 @@ default, so that an application's own history lives beside ours undisturbed.
 
 from __future__ import annotations
 
+from typing import Any
+
 from alembic import context
 
-options = context.config.attributes
-common = {
+options: dict[str, Any] = context.config.attributes
+common: dict[str, Any] = {
     "version_table": "outbox_schema_version",
     "transactional_ddl": True,
     "transaction_per_migration": False,
@@ -25,8 +27,9 @@ if context.is_offline_mode():
     )
     with context.begin_transaction():
         if options["schema"]:
-            quoted = options["schema"].replace('"', '""')
-            context.execute(f'SET LOCAL search_path = "{quoted}"')
+            quoted = '"' + options["schema"].replace('"', '""') + '"'
+            context.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted}")
+            context.execute(f"SET LOCAL search_path = {quoted}")
         context.run_migrations()
 else:
     context.configure(connection=options["connection"], **common)

@@ -2,101 +2,92 @@
 
 The producer's transaction is the whole point: the delivery must live and die
 with the rows written beside it. So this module never begins, commits or rolls
-back on somebody's connection; it runs statements on it, and it refuses a
-connection that would commit each of them on its own.
+back on somebody's connection unless it is told to (:func:`transaction`); it runs
+statements on it, and it refuses a connection that would commit each of them on
+its own.
 
-Statements are written once, as SQLAlchemy expressions. On an SQLAlchemy
-connection they are executed as they are; on a driver's connection they are
-compiled for its dialect and run on a cursor of that connection. A piece of work
-is a generator that yields :class:`Query` and is sent the rows, so that one text
-serves synchronous and asynchronous callers.
+How to tell that differs from kind to kind. A connection in autocommit mode is
+fine as long as a transaction is open on it, one that begins by itself always is.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
-from sqlalchemy import ClauseElement, Connection
-from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
-from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
-from sqlalchemy.engine.interfaces import Compiled, Dialect
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
 
-from outbox.errors import (
-    NotInTransaction,
-    OutboxError,
-    RetryTransaction,
-    SchemaTooOld,
-    UnsupportedConnection,
+from outbox.errors import NotInTransaction, UnsupportedConnection
+from outbox.statements import (
+    Query,
+    Rows,
+    Steps,
+    Work,
+    execute_psycopg,
+    execute_psycopg_async,
+    execute_sqlite,
+    translated,
 )
 
+__all__ = ["Query", "Rows", "Steps", "Work", "run", "run_async", "transaction"]
+
 T = TypeVar("T")
-Rows: TypeAlias = Sequence[Sequence[Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
-    """One statement and its plain parameters (text, integers, bytes, None)."""
-
-    statement: ClauseElement
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-
-
-Steps: TypeAlias = Generator[Query, Rows, T]
-Work: TypeAlias = Callable[[str], Steps[T]]
-"""Given the name of the dialect, the steps of a piece of work."""
-
-
-def run(connection: Any, work: Work[T], *, own_transaction: bool = False) -> T:
+def run(connection: Any, work: Work[T], *, own_transaction: bool = False, writes: bool = True) -> T:
     """Do ``work`` on ``connection``, in its transaction.
 
-    ``own_transaction`` opens one for just this work.
+    ``own_transaction`` opens one for just this work. Work that only reads
+    (``writes=False``) needs none.
     Raises NotInTransaction, UnsupportedConnection, or whatever the work raises.
     """
     if own_transaction:
         with transaction(connection):
             return run(connection, work)
-    dialect, execute = _executor(connection)
+    dialect, execute = _executor(connection, writes=writes)
     steps = work(dialect)
     try:
         query = next(steps)
         while True:
-            with _translated():
+            with translated():
                 rows = execute(query)
             query = steps.send(rows)
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
 
 
-async def run_async(connection: Any, work: Work[T], *, own_transaction: bool = False) -> T:
+async def run_async(
+    connection: Any, work: Work[T], *, own_transaction: bool = False, writes: bool = True
+) -> T:
     """The same for ``AsyncSession``, ``AsyncConnection`` and psycopg's ``AsyncConnection``."""
     if isinstance(connection, async_scoped_session):
         connection = connection()
     if isinstance(connection, AsyncSession | AsyncConnection):
-        if own_transaction:
-            async with connection.begin():
-                return await connection.run_sync(run, work)
-        return await connection.run_sync(run, work)
+        return await connection.run_sync(run, work, own_transaction=own_transaction, writes=writes)
     if not _is_psycopg(connection, "AsyncConnection"):
         raise _unsupported(connection, "enqueue_async")
+    if connection.pgconn.pipeline_status:  # see _psycopg_idle
+        async with connection.pipeline():
+            pass
+    idle = connection.info.transaction_status == _IDLE
     if own_transaction:
-        async with connection.transaction():
-            return await run_async(connection, work)
-    _check_psycopg(connection)
+        _check_free("psycopg", in_transaction=not idle)
+        with translated():
+            async with connection.transaction():
+                return await run_async(connection, work)
+    if writes and connection.autocommit and idle:
+        raise _autocommit("psycopg")
     steps = work("postgresql")
     try:
         query = next(steps)
         while True:
-            with _translated():
-                rows = await _execute_async(connection, query)
+            with translated():
+                rows = await execute_psycopg_async(connection, query)
             query = steps.send(rows)
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
@@ -109,180 +100,60 @@ def transaction(connection: Any) -> Iterator[Any]:
     ``sqlite3``: ``BEGIN IMMEDIATE``, so that nothing inside fails for a lock that
     was not waited for. psycopg, SQLAlchemy and Django: what they call a transaction.
 
+    On SQLite the transaction is the writer from its beginning, whoever opened the connection.
+
     Raises RetryTransaction when a lock is not to be had before the connection's
-    time-out, and NotInTransaction when one is open already.
+    time-out, and NotInTransaction when one is open already (Django nests them).
     """
+    with translated(), _opened(connection):
+        if not isinstance(connection, sqlite3.Connection):
+            run(connection, _lock)
+        yield connection
+
+
+def _lock(dialect: str) -> Steps[None]:
+    """Become SQLite's writer now: a transaction that begins with a read cannot wait for it later."""
+    if dialect == "sqlite":
+        yield Query(_WRITE_NOTHING)
+
+
+_WRITE_NOTHING = text("DELETE FROM outbox_instance WHERE 0")
+
+
+@contextmanager
+def _opened(connection: Any) -> Iterator[None]:
+    if isinstance(connection, scoped_session):
+        connection = connection()
     if isinstance(connection, sqlite3.Connection):
         with _sqlite_transaction(connection):
-            yield connection
+            yield
     elif _is_psycopg(connection, "Connection"):
-        with _translated(), connection.transaction():
-            yield connection
+        _check_free("psycopg", in_transaction=not _psycopg_idle(connection))
+        with connection.transaction():
+            yield
     elif isinstance(connection, Session | Connection):
-        with _translated(), connection.begin():
-            yield connection
+        _check_free("SQLAlchemy", in_transaction=connection.in_transaction())
+        with connection.begin():
+            yield
     elif _is_django(connection):
         from django.db import transaction as django_transaction
 
-        with _translated(), django_transaction.atomic(using=connection.alias):
-            yield connection
+        with django_transaction.atomic(using=connection.alias):
+            yield
     else:
         raise _unsupported(connection, "transaction")
 
 
-# --------------------------------------------------------------------------- #
-# Kinds of connection
-# --------------------------------------------------------------------------- #
-
-
-def _executor(connection: Any) -> tuple[str, Callable[[Query], Rows]]:
-    if isinstance(connection, scoped_session):
-        connection = connection()
-    if isinstance(connection, Session):
-        connection = connection.connection()
-    if isinstance(connection, Connection):
-        return _sqlalchemy(connection)
-    if isinstance(connection, sqlite3.Connection):
-        _check_sqlite(connection)
-        return "sqlite", lambda query: _execute_sqlite(connection, query)
-    if _is_psycopg(connection, "Connection"):
-        _check_psycopg(connection)
-        return "postgresql", lambda query: _execute_psycopg(connection, query)
-    if _is_django(connection):
-        return _django(connection)
-    raise _unsupported(connection, "enqueue")
-
-
-def _sqlalchemy(connection: Connection) -> tuple[str, Callable[[Query], Rows]]:
-    name = connection.dialect.name
-    if name not in {"sqlite", "postgresql"}:
-        raise UnsupportedConnection(
-            f"the outbox lives in SQLite or PostgreSQL, not in {name}: enqueue on a connection "
-            "to the database that holds its tables"
-        )
-    if not connection.in_transaction():
-        connection.begin()
-    driver = connection.connection.driver_connection
-    if name == "sqlite":
-        _check_sqlite(driver)
-    elif hasattr(driver, "autocommit") and hasattr(driver, "info"):
-        _check_psycopg(driver)
-    elif connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT":
-        raise _autocommit("SQLAlchemy")
-
-    def execute(query: Query) -> Rows:
-        result = connection.execute(query.statement, dict(query.parameters))  # type: ignore[call-overload]
-        return [tuple(row) for row in result] if result.returns_rows else []
-
-    return name, execute
-
-
-def _django(connection: Any) -> tuple[str, Callable[[Query], Rows]]:
-    if connection.vendor not in {"sqlite", "postgresql"}:
-        raise UnsupportedConnection(
-            f"the outbox lives in SQLite or PostgreSQL, not in {connection.vendor}"
-        )
-    connection.ensure_connection()
-    if connection.get_autocommit() and not connection.in_atomic_block:
-        raise _autocommit("Django", cure="with transaction.atomic():")
-    raw = connection.connection
-    if connection.vendor == "sqlite":
-        return "sqlite", lambda query: _execute_sqlite(raw, query)
-    if not _is_psycopg(raw, "Connection"):
-        raise _unsupported(raw, "enqueue")
-    return "postgresql", lambda query: _execute_psycopg(raw, query)
-
-
-def _check_sqlite(connection: Any) -> None:
-    """``connection`` is sqlite3's or aiosqlite's; both name these the same."""
-    by_itself = connection.isolation_level is not None
-    if getattr(connection, "autocommit", -1) is True:  # Python 3.12 and newer
-        by_itself = False
-    if not by_itself and not connection.in_transaction:
-        raise _autocommit("sqlite3")
-
-
-def _check_psycopg(connection: Any) -> None:
-    if connection.autocommit and connection.info.transaction_status == 0:  # IDLE
-        raise _autocommit("psycopg")
-
-
-def _is_psycopg(connection: Any, kind: str) -> bool:
-    psycopg = sys.modules.get("psycopg")
-    return psycopg is not None and isinstance(connection, getattr(psycopg, kind))
-
-
-def _is_django(connection: Any) -> bool:
-    return hasattr(connection, "in_atomic_block") and hasattr(connection, "ensure_connection")
-
-
-# --------------------------------------------------------------------------- #
-# Running a statement on a driver's connection
-# --------------------------------------------------------------------------- #
-
-_DIALECTS: dict[str, Dialect] = {
-    "sqlite": SQLiteDialect_pysqlite(paramstyle="named"),
-    "postgresql": PGDialect_psycopg(),  # type: ignore[no-untyped-call]
-}
-
-
-@lru_cache(maxsize=256)
-def _compiled(statement: ClauseElement, dialect: str) -> tuple[str, Compiled]:
-    compiled = statement.compile(
-        dialect=_DIALECTS[dialect], compile_kwargs={"render_postcompile": True}
-    )
-    return str(compiled), compiled
-
-
-def _text(query: Query, dialect: str) -> tuple[str, dict[str, Any]]:
-    sql, compiled = _compiled(query.statement, dialect)
-    return sql, dict(compiled.construct_params(dict(query.parameters)) or {})
-
-
-def _execute_sqlite(connection: sqlite3.Connection, query: Query) -> Rows:
-    sql, parameters = _text(query, "sqlite")
-    cursor = sqlite3.Cursor(connection)
-    cursor.row_factory = None
-    try:
-        cursor.execute(sql, parameters)
-        return cursor.fetchall()
-    finally:
-        cursor.close()
-
-
-def _execute_psycopg(connection: Any, query: Query) -> Rows:
-    import psycopg
-
-    sql, parameters = _text(query, "postgresql")
-    with psycopg.Cursor(connection, row_factory=psycopg.rows.tuple_row) as cursor:
-        cursor.execute(sql.encode(), parameters)
-        return cursor.fetchall() if cursor.description is not None else []
-
-
-async def _execute_async(connection: Any, query: Query) -> Rows:
-    import psycopg
-
-    sql, parameters = _text(query, "postgresql")
-    async with psycopg.AsyncCursor(connection, row_factory=psycopg.rows.tuple_row) as cursor:
-        await cursor.execute(sql.encode(), parameters)
-        return await cursor.fetchall() if cursor.description is not None else []
-
-
 @contextmanager
 def _sqlite_transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    always_open = getattr(connection, "autocommit", -1) is False  # Python 3.12 and newer
-    if connection.in_transaction and not always_open:
-        raise NotInTransaction(
-            "this sqlite3 connection is in a transaction already; commit or roll it back first, "
-            "or enqueue in that one"
-        )
-    if not always_open:
-        with _translated():
-            connection.execute("BEGIN IMMEDIATE")
+    if getattr(connection, "autocommit", -1) is False:  # Python 3.12: one is always open
+        run(connection, _lock)
+    else:
+        _check_free("sqlite3", in_transaction=connection.in_transaction)
+        connection.execute("BEGIN IMMEDIATE")
     try:
         yield
-        with _translated():
-            _end(connection, "COMMIT")
+        _end(connection, "COMMIT")
     except BaseException:
         if connection.in_transaction:
             _end(connection, "ROLLBACK")
@@ -300,6 +171,103 @@ def _end(connection: sqlite3.Connection, how: str) -> None:
 
 
 # --------------------------------------------------------------------------- #
+# Kinds of connection
+# --------------------------------------------------------------------------- #
+
+
+def _executor(connection: Any, *, writes: bool) -> tuple[str, Callable[[Query], Rows]]:
+    if isinstance(connection, scoped_session):
+        connection = connection()
+    if isinstance(connection, Session):
+        connection = connection.connection()
+    if isinstance(connection, Connection):
+        return _sqlalchemy(connection, writes=writes)
+    if isinstance(connection, sqlite3.Connection):
+        if writes and _commits_each(connection):
+            raise _autocommit("sqlite3")
+        return "sqlite", lambda query: execute_sqlite(connection, query)
+    if _is_psycopg(connection, "Connection"):
+        if writes and connection.autocommit and _psycopg_idle(connection):
+            raise _autocommit("psycopg")
+        return "postgresql", lambda query: execute_psycopg(connection, query)
+    if _is_django(connection):
+        return _django(connection, writes=writes)
+    raise _unsupported(connection, "enqueue")
+
+
+def _sqlalchemy(connection: Connection, *, writes: bool) -> tuple[str, Callable[[Query], Rows]]:
+    name = connection.dialect.name
+    _check_dialect(name)
+    if not connection.in_transaction():
+        connection.begin()
+    driver: Any = connection.connection.driver_connection
+    if name == "sqlite":
+        alone = _commits_each(driver)
+    elif hasattr(driver, "autocommit") and hasattr(driver, "info"):
+        alone = driver.autocommit and driver.info.transaction_status == _IDLE
+    else:
+        alone = connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
+    if writes and alone:
+        raise NotInTransaction(
+            "this SQLAlchemy connection is in autocommit mode, so the delivery would be committed "
+            'on its own.\n  Use one whose isolation_level is not "AUTOCOMMIT"; on SQLite, prepare '
+            "its engine with outbox.prepare_sqlite(engine)."
+        )
+
+    def execute(query: Query) -> Rows:
+        result = connection.execute(query.statement, dict(query.parameters))  # type: ignore[call-overload]
+        return [tuple(row) for row in result] if result.returns_rows else []
+
+    return name, execute
+
+
+def _django(connection: Any, *, writes: bool) -> tuple[str, Callable[[Query], Rows]]:
+    _check_dialect(connection.vendor)
+    connection.ensure_connection()
+    if writes and connection.get_autocommit() and not connection.in_atomic_block:
+        raise _autocommit("Django", cure="with transaction.atomic():")
+    raw = connection.connection
+    if connection.vendor == "sqlite":
+        return "sqlite", lambda query: execute_sqlite(raw, query)
+    if not _is_psycopg(raw, "Connection"):
+        raise _unsupported(raw, "enqueue")
+    return "postgresql", lambda query: execute_psycopg(raw, query)
+
+
+def _commits_each(connection: Any) -> bool:
+    """Whether SQLite commits each statement by itself.
+
+    ``connection`` is sqlite3's or aiosqlite's; both name these the same.
+    """
+    begins = connection.isolation_level is not None
+    if getattr(connection, "autocommit", -1) is True:  # Python 3.12 and newer
+        begins = False
+    return not begins and not connection.in_transaction
+
+
+_IDLE = 0
+"""libpq's PQTRANS_IDLE: no transaction is open."""
+
+
+def _psycopg_idle(connection: Any) -> bool:
+    """Whether no transaction is open. In a pipeline libpq knows that only after a
+    synchronization, which entering another pipeline brings about."""
+    if connection.pgconn.pipeline_status:
+        with connection.pipeline():
+            pass
+    return bool(connection.info.transaction_status == _IDLE)
+
+
+def _is_psycopg(connection: Any, kind: str) -> bool:
+    psycopg = sys.modules.get("psycopg")
+    return psycopg is not None and isinstance(connection, getattr(psycopg, kind))
+
+
+def _is_django(connection: Any) -> bool:
+    return hasattr(connection, "in_atomic_block") and hasattr(connection, "ensure_connection")
+
+
+# --------------------------------------------------------------------------- #
 # Errors
 # --------------------------------------------------------------------------- #
 
@@ -309,6 +277,22 @@ def _autocommit(kind: str, *, cure: str = "with outbox.transaction(conn):") -> N
         f"this {kind} connection is in autocommit mode, so the delivery would be committed on its "
         f'own.\n  Use "{cure}", or pass own_transaction=True if there is nothing to commit it with.'
     )
+
+
+def _check_free(kind: str, *, in_transaction: bool) -> None:
+    if in_transaction:
+        raise NotInTransaction(
+            f"this {kind} connection is in a transaction already; commit or roll it back first, or "
+            "enqueue in that one"
+        )
+
+
+def _check_dialect(name: str) -> None:
+    if name not in {"sqlite", "postgresql"}:
+        raise UnsupportedConnection(
+            f"the outbox lives in SQLite or PostgreSQL, not in {name}: enqueue on a connection "
+            "to the database that holds its tables"
+        )
 
 
 def _unsupported(connection: Any, function: str) -> UnsupportedConnection:
@@ -321,35 +305,3 @@ def _unsupported(connection: Any, function: str) -> UnsupportedConnection:
         f"{function} does not know {kind}: pass an SQLAlchemy Session or Connection, a sqlite3 or "
         "psycopg connection, or Django's connection"
     )
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except OutboxError:
-        raise
-    except Exception as error:
-        known = _known_error(error)
-        if known is None:
-            raise
-        raise known from error
-
-
-def _known_error(error: Exception) -> OutboxError | None:
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    cause = (
-        getattr(cause, "__cause__", None) if type(cause).__module__ == "django.db.utils" else cause
-    )
-    text, state = str(cause), getattr(cause, "sqlstate", None)
-    if state == "42P01" or "no such table: outbox_" in text:
-        return SchemaTooOld('this database has no outbox tables: run "postroom migrate"')
-    if state in {"40001", "40P01", "55P03"}:
-        return RetryTransaction(f"the database asks for this transaction to be run again: {text}")
-    if isinstance(cause, sqlite3.OperationalError) and "locked" in text:
-        return RetryTransaction(
-            "another writer holds the SQLite database; run the whole transaction again. A "
-            'transaction that begins with a read cannot wait: use "with outbox.transaction(conn):" '
-            "or an engine prepared with outbox.prepare_sqlite(engine)"
-        )
-    return None

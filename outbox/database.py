@@ -16,6 +16,7 @@ the same reason.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -112,8 +113,10 @@ def prepare_sqlite(engine: Engine, *, timeout: float = BUSY_TIMEOUT) -> Engine:
 
     @event.listens_for(engine, "begin")
     def _begun(connection: Connection) -> None:
-        reading_only = connection.get_execution_options().get(READ_ONLY, False)
-        connection.exec_driver_sql("BEGIN" if reading_only else "BEGIN IMMEDIATE")
+        options = connection.get_execution_options()
+        if options.get("isolation_level") == "AUTOCOMMIT":
+            return  # nobody would commit what begins here
+        connection.exec_driver_sql("BEGIN" if options.get(READ_ONLY) else "BEGIN IMMEDIATE")
 
     return engine
 
@@ -130,8 +133,9 @@ def _options(url: URL, schema: str | None) -> dict[str, Any]:
         return {"connect_args": {"timeout": BUSY_TIMEOUT}}
     connect: dict[str, Any] = {"application_name": "postroom", "connect_timeout": 10}
     if schema is not None:
-        quoted = schema.replace('"', '""').replace("\\", "\\\\").replace(" ", "\\ ")
-        connect["options"] = f'-csearch_path="{quoted}"'
+        path = '"' + schema.replace('"', '""') + '"'
+        # The server splits its options at white space; a backslash keeps a character.
+        connect["options"] = "-csearch_path=" + re.sub(r"([\\\s])", r"\\\1", path)
     return {"connect_args": connect, "pool_pre_ping": True}
 
 

@@ -13,8 +13,9 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, column, inspect, select, table, text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.schema import CreateSchema
 
 from outbox._version import __version__
 from outbox.database import open_engine, parse_url
@@ -28,6 +29,7 @@ VERSION_TABLE = "outbox_schema_version"
 HEAD = "0001"
 """The revision this version of the code needs."""
 
+_VERSION = table(VERSION_TABLE, column("version_num"))
 _LOCK = 0x6F7574626F78  # "outbox": one number for every installation in a database
 _LOCK_WAIT = "120s"
 _DDL_WAIT = "15s"
@@ -78,11 +80,18 @@ def upgrade(op: Any, to: str = HEAD) -> None:
     alone; our version table is kept as ``postroom migrate`` keeps it.
     Raises ValueError for a revision that this version does not have.
     """
-    steps = [script for script in _scripts().walk_revisions("base", to)][::-1]
+    from alembic.util import CommandError
+
+    try:
+        steps = list(_scripts().walk_revisions("base", to))[::-1]
+    except CommandError:
+        raise ValueError(f"outbox {__version__} has no revision {to!r}") from None
     offline = op.get_context().as_sql
     found = "" if offline else revision(op.get_bind())
-    done = [step.revision for step in steps]
-    start = done.index(found) + 1 if found in done else 0
+    wanted = [step.revision for step in steps]
+    if found and found not in wanted:
+        return  # at a later one already
+    start = wanted.index(found) + 1 if found else 0
     if not found:
         op.execute(
             f"CREATE TABLE IF NOT EXISTS {VERSION_TABLE} (version_num VARCHAR(32) NOT NULL, "
@@ -90,8 +99,8 @@ def upgrade(op: Any, to: str = HEAD) -> None:
         )
     for step in steps[start:]:
         step.module.upgrade()
-        op.execute(f"DELETE FROM {VERSION_TABLE}")
-        op.execute(f"INSERT INTO {VERSION_TABLE} (version_num) VALUES ('{step.revision}')")
+        op.execute(_VERSION.delete())
+        op.execute(_VERSION.insert().values(version_num=step.revision))
 
 
 def downgrade(op: Any, to: str = "base") -> None:
@@ -101,10 +110,9 @@ def downgrade(op: Any, to: str = "base") -> None:
         return
     for step in _scripts().iterate_revisions(found, to):
         step.module.downgrade()
-        op.execute(f"DELETE FROM {VERSION_TABLE}")
+        op.execute(_VERSION.delete())
         if step.down_revision:
-            previous = str(step.down_revision)
-            op.execute(f"INSERT INTO {VERSION_TABLE} (version_num) VALUES ('{previous}')")
+            op.execute(_VERSION.insert().values(version_num=str(step.down_revision)))
     if to == "base":
         op.execute(f"DROP TABLE {VERSION_TABLE}")
 
@@ -119,7 +127,7 @@ def revision(connection: Connection) -> str:
     """The revision the database is at; "" when the outbox was never installed there."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return ""
-    found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
+    found = connection.execute(select(_VERSION.c.version_num)).scalar()
     return found or ""
 
 
@@ -153,9 +161,9 @@ def _take_lock(connection: Connection, schema: str | None) -> None:
     connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_WAIT}'"))
     connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
     connection.execute(text(f"SET LOCAL lock_timeout = '{_DDL_WAIT}'"))
-    if schema is not None:
-        quoted = connection.dialect.identifier_preparer.quote_identifier(schema)
-        connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {quoted}"))
+    # IF NOT EXISTS would still ask for the right to create schemas.
+    if schema is not None and schema not in inspect(connection).get_schema_names():
+        connection.execute(CreateSchema(schema))
 
 
 def _too_new(found: str) -> SchemaTooNew:

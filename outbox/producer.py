@@ -7,103 +7,52 @@ spoiling the transaction and without leaving part of a batch behind.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, Literal, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal
 
 from outbox import connections
-from outbox.connections import Rows, Steps, Work
-from outbox.errors import InvalidMessage, KeyConflict, RetryTransaction
-from outbox.instants import format_instant, parse_instant
-from outbox.keys import check_key, key_hash
-from outbox.message import Email, StoredMessage, address_hash, differing_fields, fingerprint
-from outbox.states import (
-    DeliveryStatus,
-    RecipientKind,
-    RecipientResult,
-    State,
-    StopRequest,
-    WhenUnsure,
+from outbox.connections import Steps, Work
+from outbox.deliveries import (
+    Cancelled,
+    Delivery,
+    Enqueued,
+    Recipient,
+    Requested,
+    TooLate,
+    cancellation,
+    delivery,
 )
+from outbox.errors import InvalidMessage, KeyConflict, RetryTransaction
+from outbox.keys import check_key, key_hash
+from outbox.message import Email, address_hash, differing_fields, fingerprint
+from outbox.options import IfExists, Options
+from outbox.options import options as chosen
+from outbox.states import State
 from outbox.store import enqueue as store
+
+__all__ = [
+    "Cancelled",
+    "Delivery",
+    "Enqueued",
+    "Recipient",
+    "Requested",
+    "TooLate",
+    "cancel",
+    "cancel_async",
+    "enqueue",
+    "enqueue_async",
+    "enqueue_many",
+    "find",
+    "find_async",
+]
 
 BATCH = 1000
 """Rows to a statement in bulk enqueue."""
 
-
-@dataclass(frozen=True, slots=True)
-class Enqueued:
-    """What became of one enqueue. ``created`` is False when the key was known;
-    then ``id`` and ``state`` are the first row's."""
-
-    id: int
-    key: str
-    created: bool
-    state: State
-
-
-@dataclass(frozen=True, slots=True)
-class Recipient:
-    """One address of a delivery and what is known about it."""
-
-    kind: RecipientKind
-    address: str
-    result: RecipientResult
-    code: str | None
-    reason: str | None
-    delivery_status: DeliveryStatus | None
-    provider_message_id: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """One delivery as its producer may see it. ``message`` is None once purged."""
-
-    id: int
-    key: str
-    state: State
-    reason: str | None
-    account: str
-    tenant: str | None
-    run_key: str | None
-    priority: int
-    attempts: int
-    copies: int
-    message: StoredMessage | None
-    send_after: datetime
-    due_at: datetime
-    send_before: datetime | None
-    created_at: datetime
-    updated_at: datetime
-    finished_at: datetime | None
-    recipients: tuple[Recipient, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Cancelled:
-    """It is stopped for certain: nothing was sent, nothing will be."""
-
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
-class Requested:
-    """It is in flight; it will be stopped if the provider has not taken it."""
-
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
-class TooLate:
-    """It cannot be stopped any more; ``state`` says what it is. None: the key is not known."""
-
-    key: str
-    state: State | None
-
-
-IfExists: TypeAlias = Literal["raise", "keep"]
+BATCH_CHARACTERS = 32_000_000
+"""Characters of messages to a statement: a thousand large ones are no single parameter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,17 +61,6 @@ class _Item:
     email: Email
     fingerprint: str
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Options:
-    account: str
-    send_after: datetime | None
-    send_before: datetime | None
-    when_unsure: str | None
-    priority: int
-    tenant: str | None
-    if_exists: IfExists
 
 
 def enqueue(
@@ -158,7 +96,7 @@ def enqueue(
     work = _one(
         message,
         key,
-        _options(
+        chosen(
             account=account,
             send_after=send_after,
             send_before=send_before,
@@ -181,7 +119,7 @@ async def enqueue_async(
 ) -> Enqueued:
     """:func:`enqueue` for ``AsyncSession``, ``AsyncConnection`` and psycopg's
     ``AsyncConnection``; same arguments, same errors."""
-    work = _one(message, key, _options(**options))
+    work = _one(message, key, chosen(**options))
     return await connections.run_async(connection, work, own_transaction=own_transaction)
 
 
@@ -203,7 +141,7 @@ def enqueue_many(
     Attachments add one statement for each different content. Results come in
     the order of ``items``. Errors as in :func:`enqueue`: all or nothing.
     """
-    options = _options(
+    options = chosen(
         account=account,
         send_after=send_after,
         send_before=send_before,
@@ -218,64 +156,48 @@ def enqueue_many(
 
 
 def find(connection: Any, key: str) -> Delivery | None:
-    """The delivery with this key as the caller's transaction sees it; None if there is none."""
-    row = connections.run(connection, lambda dialect: store.find(dialect, key))
-    return None if row is None else _delivery(*row)
+    """The delivery with this key as the caller's transaction sees it; None if there is none.
+
+    Reading needs no transaction. Raises UnsupportedConnection or SchemaTooOld.
+    """
+    row = connections.run(connection, lambda dialect: store.find(dialect, key), writes=False)
+    return None if row is None else delivery(*row)
 
 
 async def find_async(connection: Any, key: str) -> Delivery | None:
     """:func:`find` on an asynchronous connection."""
-    row = await connections.run_async(connection, lambda dialect: store.find(dialect, key))
-    return None if row is None else _delivery(*row)
+    row = await connections.run_async(
+        connection, lambda dialect: store.find(dialect, key), writes=False
+    )
+    return None if row is None else delivery(*row)
 
 
-def cancel(connection: Any, key: str) -> Cancelled | Requested | TooLate:
-    """Stop a delivery, in the caller's transaction, if that is still certain."""
-    ended = connections.run(connection, lambda dialect: store.cancel(dialect, key))
-    return _cancellation(key, *ended)
+def cancel(
+    connection: Any, key: str, *, own_transaction: bool = False
+) -> Cancelled | Requested | TooLate:
+    """Stop a delivery, in the caller's transaction, if that is still certain.
+
+    Raises NotInTransaction, UnsupportedConnection, SchemaTooOld or RetryTransaction.
+    """
+    ended = connections.run(
+        connection, lambda dialect: store.cancel(dialect, key), own_transaction=own_transaction
+    )
+    return cancellation(key, *ended)
 
 
-async def cancel_async(connection: Any, key: str) -> Cancelled | Requested | TooLate:
+async def cancel_async(
+    connection: Any, key: str, *, own_transaction: bool = False
+) -> Cancelled | Requested | TooLate:
     """:func:`cancel` on an asynchronous connection."""
-    ended = await connections.run_async(connection, lambda dialect: store.cancel(dialect, key))
-    return _cancellation(key, *ended)
+    ended = await connections.run_async(
+        connection, lambda dialect: store.cancel(dialect, key), own_transaction=own_transaction
+    )
+    return cancellation(key, *ended)
 
 
 # --------------------------------------------------------------------------- #
 # Preparing
 # --------------------------------------------------------------------------- #
-
-
-def _options(
-    *,
-    account: str | None = None,
-    send_after: datetime | None = None,
-    send_before: datetime | None = None,
-    when_unsure: str | None = None,
-    priority: int = 0,
-    tenant: str | None = None,
-    if_exists: IfExists = "raise",
-) -> _Options:
-    if if_exists not in {"raise", "keep"}:
-        raise ValueError(f'if_exists is "raise" or "keep", not {if_exists!r}')
-    if account is not None and not 1 <= len(account) <= 64:
-        raise InvalidMessage("account", "an account's name has 1 to 64 characters")
-    if tenant is not None and not 1 <= len(tenant) <= 255:
-        raise InvalidMessage("tenant", "a tenant has 1 to 255 characters")
-    if isinstance(priority, bool) or not -100 <= priority <= 100:
-        raise InvalidMessage("priority", f"{priority!r} is not between -100 and 100")
-    if when_unsure is not None and when_unsure not in set(WhenUnsure):
-        raise InvalidMessage("when_unsure", f'{when_unsure!r} is neither "hold" nor "send_again"')
-    for name, instant in (("send_after", send_after), ("send_before", send_before)):
-        if instant is not None and instant.tzinfo is None:
-            raise InvalidMessage(name, "has no time zone; pass an aware datetime")
-    if send_before is not None and format_instant(send_before) <= format_instant(
-        send_after or datetime.now(UTC)
-    ):
-        raise InvalidMessage("send_before", "is not after send_after, or has passed already")
-    return _Options(
-        account or "", send_after, send_before, when_unsure, priority, tenant, if_exists
-    )
 
 
 def _item(message: Email, key: str) -> _Item:
@@ -285,7 +207,7 @@ def _item(message: Email, key: str) -> _Item:
     return _Item(check_key(key), message, fingerprint(message), text)
 
 
-def _one(message: Email, key: str, options: _Options) -> Work[Enqueued]:
+def _one(message: Email, key: str, options: Options) -> Work[Enqueued]:
     item = _item(message, key)
 
     def work(dialect: str) -> Steps[Enqueued]:
@@ -294,7 +216,7 @@ def _one(message: Email, key: str, options: _Options) -> Work[Enqueued]:
     return work
 
 
-def _row(item: _Item, options: _Options) -> Mapping[str, Any]:
+def _row(item: _Item, options: Options) -> Mapping[str, Any]:
     return {
         "delivery_key": item.key,
         "key_hash": key_hash(item.key),
@@ -306,7 +228,7 @@ def _row(item: _Item, options: _Options) -> Mapping[str, Any]:
         "when_unsure": options.when_unsure,
         "priority": options.priority,
         "tenant": options.tenant,
-        "tags": json.dumps(list(item.email.tags), ensure_ascii=False),
+        "tags": item.email.tags_json(),
         "run_key": None,
     }
 
@@ -316,31 +238,46 @@ def _row(item: _Item, options: _Options) -> Mapping[str, Any]:
 # --------------------------------------------------------------------------- #
 
 
-def _enqueue(dialect: str, items: Sequence[_Item], options: _Options) -> Steps[list[Enqueued]]:
-    """All items; on a conflict in any of them, what this call inserted is taken back."""
-    first = _first_of_each(items, options)
+def _enqueue(dialect: str, items: Sequence[_Item], options: Options) -> Steps[list[Enqueued]]:
+    """All items; on a conflict in any of them, what this call inserted is taken back.
+
+    Rows first, in the order of their keys over the whole call, then their parts:
+    so nothing but rows has to be taken back, and two calls lock in one order.
+    """
+    unique = sorted(_first_of_each(items, options).values(), key=lambda item: item.key)
     done: dict[str, Enqueued] = {}
-    unique = sorted(first.values(), key=lambda item: item.key)
     try:
-        for start in range(0, len(unique), BATCH):
-            chunk = unique[start : start + BATCH]
-            yield from _enqueue_chunk(dialect, chunk, options, done)
+        for batch in _batches(unique):
+            yield from _enqueue_batch(dialect, batch, options, done)
     except (KeyConflict, InvalidMessage):
         created = [each.id for each in done.values() if each.created]
         if created:
             yield from store.delete(dialect, created)
         raise
-    repeated: set[str] = set()
-    results = []
+    created_items = [item for item in unique if done[item.key].created]
+    yield from _write_parts(dialect, created_items, done)
+    results, repeated = [], set[str]()
     for item in items:
         entry = done[item.key]
-        again = item.key in repeated
-        results.append(Enqueued(entry.id, entry.key, entry.created and not again, entry.state))
+        results.append(replace(entry, created=entry.created and item.key not in repeated))
         repeated.add(item.key)
     return results
 
 
-def _first_of_each(items: Sequence[_Item], options: _Options) -> dict[str, _Item]:
+def _batches(items: Sequence[_Item]) -> Iterator[list[_Item]]:
+    batch: list[_Item] = []
+    size = 0
+    for item in items:
+        size += len(item.text)
+        if batch and (len(batch) == BATCH or size > BATCH_CHARACTERS):
+            yield batch
+            batch, size = [], len(item.text)
+        batch.append(item)
+    if batch:
+        yield batch
+
+
+def _first_of_each(items: Sequence[_Item], options: Options) -> dict[str, _Item]:
     first: dict[str, _Item] = {}
     for item in items:
         known = first.setdefault(item.key, item)
@@ -349,8 +286,8 @@ def _first_of_each(items: Sequence[_Item], options: _Options) -> dict[str, _Item
     return first
 
 
-def _enqueue_chunk(
-    dialect: str, items: Sequence[_Item], options: _Options, done: dict[str, Enqueued]
+def _enqueue_batch(
+    dialect: str, items: Sequence[_Item], options: Options, done: dict[str, Enqueued]
 ) -> Steps[None]:
     made = yield from store.insert_deliveries(dialect, (_row(item, options) for item in items))
     for key, id_ in made.items():
@@ -358,13 +295,10 @@ def _enqueue_chunk(
     others = [item for item in items if item.key not in made]
     if others:
         yield from _known_keys(dialect, others, options, done)
-    created = [(made[item.key], item) for item in items if item.key in made]
-    if created:
-        yield from _write_parts(dialect, created)
 
 
 def _known_keys(
-    dialect: str, items: Sequence[_Item], options: _Options, done: dict[str, Enqueued]
+    dialect: str, items: Sequence[_Item], options: Options, done: dict[str, Enqueued]
 ) -> Steps[None]:
     rows = yield from store.known(dialect, (item.key for item in items))
     known = {row[0]: row for row in rows}
@@ -411,65 +345,31 @@ def _conflict(item: _Item, known: str, when: str) -> KeyConflict:
     )
 
 
-def _write_parts(dialect: str, created: Sequence[tuple[int, _Item]]) -> Steps[None]:
-    blobs = {k: v for _, item in created for k, v in item.email.blobs().items()}
+def _write_parts(
+    dialect: str, created: Sequence[_Item], done: Mapping[str, Enqueued]
+) -> Steps[None]:
+    blobs = {digest: content for item in created for digest, content in item.email.blobs().items()}
     if blobs:
         yield from store.insert_blobs(dialect, blobs)
-        yield from store.insert_links(
+    for batch in _batches(created):
+        links = [
+            {"delivery_id": done[item.key].id, "sha256": digest}
+            for item in batch
+            for digest in item.email.sha256s()
+        ]
+        if links:
+            yield from store.insert_links(dialect, links)
+        yield from store.insert_recipients(
             dialect,
             (
-                {"delivery_id": id_, "sha256": digest}
-                for id_, item in created
-                for digest in sorted(item.email.blobs())
+                {
+                    "delivery_id": done[item.key].id,
+                    "position": position,
+                    "kind": str(kind),
+                    "address": address.address,
+                    "address_hash": address_hash(address),
+                }
+                for item in batch
+                for position, (kind, address) in enumerate(item.email.recipients())
             ),
         )
-    yield from store.insert_recipients(
-        dialect,
-        (
-            {
-                "delivery_id": id_,
-                "position": position,
-                "kind": str(kind),
-                "address": address.address,
-                "address_hash": address_hash(address),
-            }
-            for id_, item in created
-            for position, (kind, address) in enumerate(item.email.recipients())
-        ),
-    )
-
-
-# --------------------------------------------------------------------------- #
-# Reading rows
-# --------------------------------------------------------------------------- #
-
-
-def _cancellation(
-    key: str, state: State | None, asked: StopRequest | None
-) -> Cancelled | Requested | TooLate:
-    if asked is not None:
-        return Requested(key)
-    return Cancelled(key) if state is State.CANCELLED else TooLate(key, state)
-
-
-def _delivery(row: Sequence[Any], people: Rows) -> Delivery:
-    id_, key, state, reason, account, tenant, run_key, priority, attempts, copies, text = row[:11]
-    after, due, before, created, updated, finished = (
-        None if value is None else parse_instant(value) for value in row[11:]
-    )
-    assert after and due and created and updated  # noqa: S101  (NOT NULL columns)
-    try:
-        message = None if text is None else StoredMessage.parse(text)
-    except InvalidMessage:
-        message = None
-    return Delivery(
-        id_, key, State(state), reason, account, tenant, run_key, priority, attempts, copies,
-        message, after, due, before, created, updated, finished,
-        tuple(
-            Recipient(
-                RecipientKind(kind), address, RecipientResult(result), code, why,
-                None if status is None else DeliveryStatus(status), provider_id,
-            )
-            for kind, address, result, code, why, status, provider_id in people
-        ),
-    )  # fmt: skip

@@ -9,15 +9,12 @@ named CHECK constraints, so that the database refuses nonsense too.
 
 from __future__ import annotations
 
-from datetime import datetime
 from enum import StrEnum
-from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Column,
-    Dialect,
     Float,
     ForeignKey,
     Index,
@@ -28,16 +25,30 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    TypeDecorator,
     UniqueConstraint,
 )
-from sqlalchemy.dialects.postgresql import TIMESTAMP
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.expression import FunctionElement
 
 from outbox import states
-from outbox.instants import format_instant, parse_instant
+from outbox.columns import INSTANT_FORM, Instant, default_now, now
+
+__all__ = [
+    "Instant",
+    "accounts",
+    "attempts",
+    "blobs",
+    "default_now",
+    "deliveries",
+    "delivery_blobs",
+    "dispatchers",
+    "evidence",
+    "instance",
+    "metadata",
+    "now",
+    "recipients",
+    "requests",
+    "tallies",
+    "tombstones",
+]
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_name)s",
@@ -49,75 +60,6 @@ NAMING = {
 metadata = MetaData(naming_convention=NAMING)
 """Every table of the outbox; public, so that a host application's autogenerate
 can include or ignore them."""
-
-INSTANT_FORM = (
-    "[0-9]" * 4 + "-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z"
-)
-
-
-class Instant(TypeDecorator[datetime]):
-    """An aware datetime; see :mod:`outbox.instants` for its stored forms."""
-
-    impl = String(24)
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> Any:
-        if dialect.name == "postgresql":
-            return dialect.type_descriptor(TIMESTAMP(timezone=True))
-        return dialect.type_descriptor(String(24))
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
-        if value is None or dialect.name == "postgresql":
-            return value
-        return format_instant(value)
-
-    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
-        del dialect
-        return None if value is None else parse_instant(value)
-
-
-class now(FunctionElement[datetime]):  # noqa: N801  (reads as SQL where it is used)
-    """The database's instant: the one expression that gives the time.
-
-    A scalar sub-select on PostgreSQL: ``clock_timestamp()`` moves inside a
-    transaction (``now()`` does not), and a volatile function alone would keep
-    the planner from using an index. On SQLite it is the host's clock.
-    """
-
-    type = Instant()
-    inherit_cache = True
-
-
-@compiles(now, "postgresql")
-def _now_postgresql(element: now, compiler: SQLCompiler, **kw: Any) -> str:
-    del element, compiler, kw
-    return "(SELECT outbox_now())"
-
-
-@compiles(now)
-def _now_sqlite(element: now, compiler: SQLCompiler, **kw: Any) -> str:
-    del element, compiler, kw
-    return "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
-
-
-class default_now(FunctionElement[datetime]):  # noqa: N801  (reads as SQL where it is used)
-    """The same instant as a column default, where a sub-select is not allowed."""
-
-    type = Instant()
-    inherit_cache = True
-
-
-@compiles(default_now, "postgresql")
-def _default_postgresql(element: default_now, compiler: SQLCompiler, **kw: Any) -> str:
-    del element, compiler, kw
-    return "outbox_now()"
-
-
-@compiles(default_now)
-def _default_sqlite(element: default_now, compiler: SQLCompiler, **kw: Any) -> str:
-    del element, compiler, kw
-    return "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"
-
 
 _Id = BigInteger().with_variant(Integer, "sqlite")
 
@@ -136,14 +78,27 @@ def _reasons() -> str:
         for state, reasons in states.REASONS.items()
     )
     without = ", ".join(repr(str(state)) for state in states.REASONS)
-    return f"{closed} OR (state NOT IN ({without}) AND reason IS NULL)"
+    # A CHECK passes on NULL too, so a missing reason has to be asked for by itself.
+    return f"(state IN ({without})) = (reason IS NOT NULL) AND (reason IS NULL OR {closed})"
 
 
 def _forms(*columns: str) -> list[CheckConstraint]:
+    """The fixed form, and a day that the calendar has: date() moves any other."""
     return [
-        CheckConstraint(f"{c} IS NULL OR {c} GLOB '{INSTANT_FORM}'", name=f"{c}_form").ddl_if(
-            dialect="sqlite"
-        )
+        CheckConstraint(
+            f"{c} IS NULL OR ({c} GLOB '{INSTANT_FORM}' AND date({c}, '+0 days') IS substr({c}, 1, 10))",
+            name=f"{c}_form",
+        ).ddl_if(dialect="sqlite")
+        for c in columns
+    ]
+
+
+def _ranges(*columns: str) -> list[CheckConstraint]:
+    """PostgreSQL knows infinity and years that no Python datetime has."""
+    return [
+        CheckConstraint(
+            f"{c} BETWEEN '1000-01-01 00:00:00+00' AND '9999-12-30 00:00:00+00'", name=f"{c}_form"
+        ).ddl_if(dialect="postgresql")
         for c in columns
     ]
 
@@ -204,8 +159,14 @@ deliveries = Table(
         dialect="postgresql"
     ),
     CheckConstraint(
-        "delivery_key NOT GLOB ('*[' || char(1) || '-' || char(31) || char(127) || ']*')",
+        "delivery_key NOT GLOB ('*[' || char(1) || '-' || char(31) || char(127) || ']*') "
+        "AND instr(delivery_key, char(0)) = 0",
         name="key_printable",
+    ).ddl_if(dialect="sqlite"),
+    CheckConstraint(
+        "typeof(delivery_key) = 'text' AND typeof(account) = 'text' "
+        "AND typeof(message) IN ('text', 'null')",
+        name="text",
     ).ddl_if(dialect="sqlite"),
     CheckConstraint("send_before IS NULL OR send_before > send_after", name="send_before"),
     CheckConstraint("priority BETWEEN -100 AND 100", name="priority"),
@@ -214,6 +175,7 @@ deliveries = Table(
     CheckConstraint("(state = 'held') = (held_from IS NOT NULL)", name="held"),
     CheckConstraint(f"(state IN ({_FINAL})) = (finished_at IS NOT NULL)", name="finished"),
     CheckConstraint(f"message IS NOT NULL OR state IN ({_FINAL})", name="message"),
+    *_ranges("send_after", "due_at", "send_before"),
     *_forms(
         "send_after",
         "due_at",
@@ -255,12 +217,15 @@ Index(
 )
 Index("ix_outbox_deliveries_finished_at", deliveries.c.finished_at)
 
-_OF_DELIVERY = ForeignKey("outbox_deliveries.id", ondelete="CASCADE")
+
+def _of_delivery() -> ForeignKey:
+    return ForeignKey("outbox_deliveries.id", ondelete="CASCADE")
+
 
 recipients = Table(
     "outbox_recipients",
     metadata,
-    Column("delivery_id", _Id, _OF_DELIVERY, primary_key=True),
+    Column("delivery_id", _Id, _of_delivery(), primary_key=True),
     Column("position", Integer, primary_key=True, autoincrement=False),
     Column("kind", String(3), nullable=False),
     Column("address", Text, nullable=False),
@@ -282,9 +247,7 @@ recipients = Table(
 attempts = Table(
     "outbox_attempts",
     metadata,
-    Column(
-        "delivery_id", _Id, ForeignKey("outbox_deliveries.id", ondelete="CASCADE"), primary_key=True
-    ),
+    Column("delivery_id", _Id, _of_delivery(), primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("kind", String(8), nullable=False),
     Column("account", String(64), nullable=False),
@@ -318,9 +281,7 @@ attempts = Table(
 requests = Table(
     "outbox_requests",
     metadata,
-    Column(
-        "delivery_id", _Id, ForeignKey("outbox_deliveries.id", ondelete="CASCADE"), primary_key=True
-    ),
+    Column("delivery_id", _Id, _of_delivery(), primary_key=True),
     Column("digest", String(64), primary_key=True),
     Column("content", LargeBinary, nullable=False),
     Column("renderer_version", Integer, nullable=False),
@@ -330,13 +291,7 @@ evidence = Table(
     "outbox_evidence",
     metadata,
     Column("id", _Id, primary_key=True, autoincrement=True),
-    Column(
-        "delivery_id",
-        _Id,
-        ForeignKey("outbox_deliveries.id", ondelete="CASCADE"),
-        nullable=False,
-        index=True,
-    ),
+    Column("delivery_id", _Id, _of_delivery(), nullable=False, index=True),
     Column("attempt", Integer),
     Column("recipient", Integer),
     Column("kind", String(16), nullable=False),
@@ -374,9 +329,7 @@ blobs = Table(
 delivery_blobs = Table(
     "outbox_delivery_blobs",
     metadata,
-    Column(
-        "delivery_id", _Id, ForeignKey("outbox_deliveries.id", ondelete="CASCADE"), primary_key=True
-    ),
+    Column("delivery_id", _Id, _of_delivery(), primary_key=True),
     Column("sha256", String(64), ForeignKey("outbox_blobs.sha256"), primary_key=True, index=True),
 )
 

@@ -54,26 +54,29 @@ def database_settings(
 
     Raises InvalidDatabase with one line that names the file, key or variable.
     """
-    given = os.environ if environ is None else environ
     try:
-        file = find_file(start, given)
-        table = read_file(file).get("database", {}) if file else {}
-        if not isinstance(table, dict):
-            raise ValueError("database: is not a table: write [database]")
-        folder = folder_of(file, start)
-        from_variables = {
-            path[1]: value_of(text)
-            for path, (_, text) in variables(given).items()
-            if path in {("database", "url"), ("database", "schema")}
-        }
-        settings = {**table, **from_variables}
-        url = settings.get("url", DEFAULT_URL)
-        in_file = "url" not in from_variables
-        if problem := url_problem(url, in_file=in_file):
-            raise ValueError(f"database.url: {problem}")
-        return DatabaseSettings(resolve_url(url, folder, given), settings.get("schema"))
+        return _settings(start, os.environ if environ is None else environ)
     except ValueError as error:
         raise InvalidDatabase(str(error)) from None
+
+
+def _settings(start: Path | None, environ: Mapping[str, str]) -> DatabaseSettings:
+    file = find_file(start, environ)
+    table = read_file(file).get("database", {}) if file else {}
+    if not isinstance(table, dict):
+        raise ValueError("database: is not a table: write [database]")
+    from_variables = {
+        path[1]: value_of(text)
+        for path, (_, text) in variables(environ).items()
+        if path in {("database", "url"), ("database", "schema")}
+    }
+    settings = {**table, **from_variables}
+    url, schema = settings.get("url", DEFAULT_URL), settings.get("schema")
+    if problem := url_problem(url, in_file="url" not in from_variables):
+        raise ValueError(f"database.url: {problem}")
+    if schema is not None and not isinstance(schema, str):
+        raise ValueError("database.schema: is no text: write it in quotes")
+    return DatabaseSettings(resolve_url(url, folder_of(file, start), environ), schema)
 
 
 # --------------------------------------------------------------------------- #

@@ -1,7 +1,10 @@
 -- 0001, PostgreSQL. Statements are paragraphs: no blank line inside one.
 
 -- Every name below is found through the connection's search path; the functions
--- keep the schema they were created in, and nothing behind it but pg_temp.
+-- keep the schema they were created in, and nothing behind it but pg_temp. At the end
+-- the path is put back: a host application's own revisions may follow in this transaction.
+SELECT set_config('outbox.search_path', current_setting('search_path'), true);
+
 SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', true);
 
 -- The one expression that gives the time. now() would stand still in a transaction.
@@ -82,7 +85,7 @@ CREATE TABLE outbox_deliveries (
     CONSTRAINT ck_outbox_deliveries_held_from CHECK (held_from IS NULL OR held_from IN ('pending', 'sending', 'in_doubt', 'held', 'accepted', 'failed', 'expired', 'cancelled', 'unresolved')),
     CONSTRAINT ck_outbox_deliveries_stop_requested CHECK (stop_requested IS NULL OR stop_requested IN ('cancel', 'hold')),
     CONSTRAINT ck_outbox_deliveries_when_unsure CHECK (when_unsure IS NULL OR when_unsure IN ('hold', 'send_again')),
-    CONSTRAINT ck_outbox_deliveries_reason CHECK ((state = 'held' AND reason IN ('no_evidence', 'key_mismatch', 'exhausted_in_doubt', 'account_changed', 'blocked_too_long', 'unknown_account', 'crashed_alone', 'operator')) OR (state = 'failed' AND reason IN ('rejected', 'exhausted', 'throttled', 'sender_not_allowed', 'suppressed', 'invalid_message')) OR (state = 'cancelled' AND reason IN ('producer', 'operator', 'already_settled')) OR (state NOT IN ('held', 'failed', 'cancelled') AND reason IS NULL)),
+    CONSTRAINT ck_outbox_deliveries_reason CHECK ((state IN ('held', 'failed', 'cancelled')) = (reason IS NOT NULL) AND (reason IS NULL OR (state = 'held' AND reason IN ('no_evidence', 'key_mismatch', 'exhausted_in_doubt', 'account_changed', 'blocked_too_long', 'unknown_account', 'crashed_alone', 'operator')) OR (state = 'failed' AND reason IN ('rejected', 'exhausted', 'throttled', 'sender_not_allowed', 'suppressed', 'invalid_message')) OR (state = 'cancelled' AND reason IN ('producer', 'operator', 'already_settled')))),
     CONSTRAINT ck_outbox_deliveries_key_length CHECK (length(delivery_key) BETWEEN 1 AND 255),
     CONSTRAINT ck_outbox_deliveries_key_tilde CHECK (resend_of IS NOT NULL OR delivery_key NOT LIKE '%~%'),
     CONSTRAINT ck_outbox_deliveries_key_printable CHECK (delivery_key !~ '[[:cntrl:]]'),
@@ -93,6 +96,9 @@ CREATE TABLE outbox_deliveries (
     CONSTRAINT ck_outbox_deliveries_held CHECK ((state = 'held') = (held_from IS NOT NULL)),
     CONSTRAINT ck_outbox_deliveries_finished CHECK ((state IN ('accepted', 'failed', 'expired', 'cancelled', 'unresolved')) = (finished_at IS NOT NULL)),
     CONSTRAINT ck_outbox_deliveries_message CHECK (message IS NOT NULL OR state IN ('accepted', 'failed', 'expired', 'cancelled', 'unresolved')),
+    CONSTRAINT ck_outbox_deliveries_send_after_form CHECK (send_after BETWEEN '1000-01-01 00:00:00+00' AND '9999-12-30 00:00:00+00'),
+    CONSTRAINT ck_outbox_deliveries_due_at_form CHECK (due_at BETWEEN '1000-01-01 00:00:00+00' AND '9999-12-30 00:00:00+00'),
+    CONSTRAINT ck_outbox_deliveries_send_before_form CHECK (send_before BETWEEN '1000-01-01 00:00:00+00' AND '9999-12-30 00:00:00+00'),
     CONSTRAINT uq_outbox_deliveries_delivery_key UNIQUE (delivery_key),
     CONSTRAINT uq_outbox_deliveries_public_id UNIQUE (public_id),
     CONSTRAINT fk_outbox_deliveries_resend_of FOREIGN KEY(resend_of) REFERENCES outbox_deliveries (id),
@@ -284,7 +290,7 @@ DECLARE
     known record;
     differs boolean;
 BEGIN
-    IF if_exists NOT IN ('raise', 'keep', 'return') THEN
+    IF if_exists IS NULL OR if_exists NOT IN ('raise', 'keep', 'return') THEN
         RAISE EXCEPTION 'outbox: if_exists is raise, keep or return, not %', if_exists USING ERRCODE = '22023';
     END IF;
     IF json_typeof(parsed) IS DISTINCT FROM 'object' THEN
@@ -298,10 +304,12 @@ BEGIN
     END IF;
     INSERT INTO outbox_deliveries AS d
         (delivery_key, message, account, send_after, due_at, send_before, when_unsure, priority, tenant, run_key, tags)
-    VALUES (outbox_enqueue.key, outbox_enqueue.message, outbox_enqueue.account, start, start,
+    SELECT outbox_enqueue.key, outbox_enqueue.message, outbox_enqueue.account, start, start,
         outbox_enqueue.send_before, outbox_enqueue.when_unsure, outbox_enqueue.priority,
         outbox_enqueue.tenant, outbox_enqueue.run_key,
-        CASE WHEN json_typeof(parsed->'tags') = 'array' THEN (parsed->'tags')::text ELSE '[]' END)
+        CASE WHEN json_typeof(parsed->'tags') = 'array' THEN (parsed->'tags')::text ELSE '[]' END
+    -- A CHECK is asked before a conflict: a known key must not fail for a send_before that has passed.
+    WHERE NOT EXISTS (SELECT 1 FROM outbox_deliveries e WHERE e.delivery_key = outbox_enqueue.key)
     ON CONFLICT (delivery_key) DO NOTHING RETURNING d.id INTO new_id;
     IF new_id IS NOT NULL THEN
         IF json_typeof(parsed->'attachments') = 'array' THEN
@@ -348,7 +356,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     row outbox_deliveries%ROWTYPE;
     instant timestamptz := outbox_now();
-    taken boolean;
+    ended text;
 BEGIN
     SELECT * INTO row FROM outbox_deliveries d WHERE d.delivery_key = outbox_cancel.key FOR UPDATE;
     IF NOT FOUND THEN
@@ -364,19 +372,26 @@ BEGIN
     END IF;
     UPDATE outbox_recipients r SET result = 'cancelled', updated_at = instant
         WHERE r.delivery_id = row.id AND r.result IN ('pending', 'held');
-    taken := EXISTS (SELECT 1 FROM outbox_recipients r WHERE r.delivery_id = row.id AND r.result = 'accepted');
+    ended := coalesce((
+        SELECT CASE
+            WHEN bool_or(r.result = 'accepted') THEN 'accepted'
+            WHEN bool_or(r.result = 'unresolved') THEN 'unresolved'
+            WHEN bool_or(r.result = 'expired') THEN 'expired'
+            WHEN bool_or(r.result = 'failed') THEN 'failed'
+        END FROM outbox_recipients r WHERE r.delivery_id = row.id), 'cancelled');
     UPDATE outbox_deliveries d
-        SET state = CASE WHEN taken THEN 'accepted' ELSE 'cancelled' END,
-            reason = CASE WHEN taken THEN NULL ELSE 'producer' END,
+        SET state = ended,
+            reason = CASE ended WHEN 'cancelled' THEN 'producer' WHEN 'failed' THEN 'rejected' END,
             held_from = NULL, finished_at = instant, updated_at = instant
         WHERE d.id = row.id;
     INSERT INTO outbox_tallies AS t (name, labels, shard, value)
-        VALUES ('deliveries_finished',
-            row.account || ' ' || CASE WHEN taken THEN 'accepted' ELSE 'cancelled' END, 0, 1)
+        VALUES ('deliveries_finished', row.account || ' ' || ended, 0, 1)
         ON CONFLICT (name, labels, shard) DO UPDATE SET value = t.value + 1;
-    RETURN 'cancelled';
+    RETURN ended;
 END $$;
 
 -- A function is executable by everybody unless this is said: only those who were
 -- granted the right may use the definer's rights.
 REVOKE EXECUTE ON FUNCTION outbox_enqueue, outbox_put_blob, outbox_cancel FROM PUBLIC;
+
+SELECT set_config('search_path', current_setting('outbox.search_path'), true);

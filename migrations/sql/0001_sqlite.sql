@@ -19,9 +19,9 @@ CREATE TABLE outbox_accounts (
     CONSTRAINT ck_outbox_accounts_pause_reason CHECK (pause_reason IS NULL OR pause_reason IN ('credentials', 'permission', 'suspended', 'quota', 'sender_domain', 'throttled', 'breaker', 'operator')),
     CONSTRAINT ck_outbox_accounts_paused CHECK ((paused_until IS NULL) = (pause_reason IS NULL)),
     CONSTRAINT ck_outbox_accounts_paused_since CHECK ((paused_until IS NULL) = (paused_since IS NULL)),
-    CONSTRAINT ck_outbox_accounts_paused_since_form CHECK (paused_since IS NULL OR paused_since GLOB '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z'),
-    CONSTRAINT ck_outbox_accounts_paused_until_form CHECK (paused_until IS NULL OR paused_until GLOB '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z'),
-    CONSTRAINT ck_outbox_accounts_updated_at_form CHECK (updated_at IS NULL OR updated_at GLOB '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z')
+    CONSTRAINT ck_outbox_accounts_paused_since_form CHECK (paused_since IS NULL OR (paused_since GLOB '[1-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z' AND date(paused_since, '+0 days') IS substr(paused_since, 1, 10))),
+    CONSTRAINT ck_outbox_accounts_paused_until_form CHECK (paused_until IS NULL OR (paused_until GLOB '[1-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z' AND date(paused_until, '+0 days') IS substr(paused_until, 1, 10))),
+    CONSTRAINT ck_outbox_accounts_updated_at_form CHECK (updated_at IS NULL OR (updated_at GLOB '[1-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z' AND date(updated_at, '+0 days') IS substr(updated_at, 1, 10)))
 );
 
 CREATE TABLE outbox_blobs (
@@ -31,7 +31,7 @@ CREATE TABLE outbox_blobs (
     created_at VARCHAR(24) DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')) NOT NULL,
     CONSTRAINT pk_outbox_blobs PRIMARY KEY (sha256),
     CONSTRAINT ck_outbox_blobs_sha256 CHECK (length(sha256) = 64),
-    CONSTRAINT ck_outbox_blobs_created_at_form CHECK (created_at IS NULL OR created_at GLOB '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z')
+    CONSTRAINT ck_outbox_blobs_created_at_form CHECK (created_at IS NULL OR (created_at GLOB '[1-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z' AND date(created_at, '+0 days') IS substr(created_at, 1, 10)))
 );
 
 CREATE TABLE outbox_deliveries (
@@ -78,10 +78,11 @@ CREATE TABLE outbox_deliveries (
     CONSTRAINT ck_outbox_deliveries_held_from CHECK (held_from IS NULL OR held_from IN ('pending', 'sending', 'in_doubt', 'held', 'accepted', 'failed', 'expired', 'cancelled', 'unresolved')),
     CONSTRAINT ck_outbox_deliveries_stop_requested CHECK (stop_requested IS NULL OR stop_requested IN ('cancel', 'hold')),
     CONSTRAINT ck_outbox_deliveries_when_unsure CHECK (when_unsure IS NULL OR when_unsure IN ('hold', 'send_again')),
-    CONSTRAINT ck_outbox_deliveries_reason CHECK ((state = 'held' AND reason IN ('no_evidence', 'key_mismatch', 'exhausted_in_doubt', 'account_changed', 'blocked_too_long', 'unknown_account', 'crashed_alone', 'operator')) OR (state = 'failed' AND reason IN ('rejected', 'exhausted', 'throttled', 'sender_not_allowed', 'suppressed', 'invalid_message')) OR (state = 'cancelled' AND reason IN ('producer', 'operator', 'already_settled')) OR (state NOT IN ('held', 'failed', 'cancelled') AND reason IS NULL)),
+    CONSTRAINT ck_outbox_deliveries_reason CHECK ((state IN ('held', 'failed', 'cancelled')) = (reason IS NOT NULL) AND (reason IS NULL OR (state = 'held' AND reason IN ('no_evidence', 'key_mismatch', 'exhausted_in_doubt', 'account_changed', 'blocked_too_long', 'unknown_account', 'crashed_alone', 'operator')) OR (state = 'failed' AND reason IN ('rejected', 'exhausted', 'throttled', 'sender_not_allowed', 'suppressed', 'invalid_message')) OR (state = 'cancelled' AND reason IN ('producer', 'operator', 'already_settled')))),
     CONSTRAINT ck_outbox_deliveries_key_length CHECK (length(delivery_key) BETWEEN 1 AND 255),
     CONSTRAINT ck_outbox_deliveries_key_tilde CHECK (resend_of IS NOT NULL OR delivery_key NOT LIKE '%~%'),
-    CONSTRAINT ck_outbox_deliveries_key_printable CHECK (delivery_key NOT GLOB ('*[' || char(1) || '-' || char(31) || char(127) || ']*')),
+    CONSTRAINT ck_outbox_deliveries_key_printable CHECK (delivery_key NOT GLOB ('*[' || char(1) || '-' || char(31) || char(127) || ']*') AND instr(delivery_key, char(0)) = 0),
+    CONSTRAINT ck_outbox_deliveries_text CHECK (typeof(delivery_key) = 'text' AND typeof(account) = 'text' AND typeof(message) IN ('text', 'null')),
     CONSTRAINT ck_outbox_deliveries_send_before CHECK (send_before IS NULL OR send_before > send_after),
     CONSTRAINT ck_outbox_deliveries_priority CHECK (priority BETWEEN -100 AND 100),
     CONSTRAINT ck_outbox_deliveries_lease CHECK ((state = 'sending') = (lease_owner IS NOT NULL)),
@@ -89,15 +90,15 @@ CREATE TABLE outbox_deliveries (
     CONSTRAINT ck_outbox_deliveries_held CHECK ((state = 'held') = (held_from IS NOT NULL)),
     CONSTRAINT ck_outbox_deliveries_finished CHECK ((state IN ('accepted', 'failed', 'expired', 'cancelled', 'unresolved')) = (finished_at IS NOT NULL)),
     CONSTRAINT ck_outbox_deliveries_message CHECK (message IS NOT NULL OR state IN ('accepted', 'failed', 'expired', 'cancelled', 'unresolved')),
-    CONSTRAINT ck_outbox_deliveries_send_after_form CHECK (send_after IS NULL OR send_after GLOB '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z'),
-    CONSTRAINT ck_outbox_deliveries_due_at_form CHECK (due_at IS NULL OR due_at GLOB '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z'),
-    CONSTRAINT ck_outbox_deliveries_send_before_form CHECK (send_before IS NULL OR send_before GLOB '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z'),
-    CONSTRAINT ck_outbox_deliveries_window_started_at_form CHECK (window_started_at IS NULL OR window_started_at GLOB '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z'),
-    CONSTRAINT ck_outbox_deliveries_lease_expires_at_form CHECK (lease_expires_at IS NULL OR lease_expires_at GLOB '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z'),
-    CONSTRAINT ck_outbox_deliveries_first_transmitted_at_form CHECK (first_transmitted_at IS NULL OR first_transmitted_at GLOB '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z'),
-    CONSTRAINT ck_outbox_deliveries_created_at_form CHECK (created_at IS NULL OR created_at GLOB '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z'),
-    CONSTRAINT ck_outbox_deliveries_updated_at_form CHECK (updated_at IS NULL OR updated_at GLOB '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z'),
-    CONSTRAINT ck_outbox_deliveries_finished_at_form CHECK (finished_at IS NULL OR finished_at GLOB '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z'),
+    CONSTRAINT ck_outbox_deliveries_send_after_form CHECK (send_after IS NULL OR (send_after GLOB '[1-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z' AND date(send_after, '+0 days') IS substr(send_after, 1, 10))),
+    CONSTRAINT ck_outbox_deliveries_due_at_form CHECK (due_at IS NULL OR (due_at GLOB '[1-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z' AND date(due_at, '+0 days') IS substr(due_at, 1, 10))),
+    CONSTRAINT ck_outbox_deliveries_send_before_form CHECK (send_before IS NULL OR (send_before GLOB '[1-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z' AND date(send_before, '+0 days') IS substr(send_before, 1, 10))),
+    CONSTRAINT ck_outbox_deliveries_window_started_at_form CHECK (window_started_at IS NULL OR (window_started_at GLOB '[1-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z' AND date(window_started_at, '+0 days') IS substr(window_started_at, 1, 10))),
+    CONSTRAINT ck_outbox_deliveries_lease_expires_at_form CHECK (lease_expires_at IS NULL OR (lease_expires_at GLOB '[1-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z' AND date(lease_expires_at, '+0 days') IS substr(lease_expires_at, 1, 10))),
+    CONSTRAINT ck_outbox_deliveries_first_transmitted_at_form CHECK (first_transmitted_at IS NULL OR (first_transmitted_at GLOB '[1-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z' AND date(first_transmitted_at, '+0 days') IS substr(first_transmitted_at, 1, 10))),
+    CONSTRAINT ck_outbox_deliveries_created_at_form CHECK (created_at IS NULL OR (created_at GLOB '[1-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z' AND date(created_at, '+0 days') IS substr(created_at, 1, 10))),
+    CONSTRAINT ck_outbox_deliveries_updated_at_form CHECK (updated_at IS NULL OR (updated_at GLOB '[1-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z' AND date(updated_at, '+0 days') IS substr(updated_at, 1, 10))),
+    CONSTRAINT ck_outbox_deliveries_finished_at_form CHECK (finished_at IS NULL OR (finished_at GLOB '[1-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z' AND date(finished_at, '+0 days') IS substr(finished_at, 1, 10))),
     CONSTRAINT uq_outbox_deliveries_delivery_key UNIQUE (delivery_key),
     CONSTRAINT uq_outbox_deliveries_public_id UNIQUE (public_id),
     CONSTRAINT fk_outbox_deliveries_resend_of FOREIGN KEY(resend_of) REFERENCES outbox_deliveries (id),
@@ -126,8 +127,8 @@ CREATE TABLE outbox_dispatchers (
     started_at VARCHAR(24) DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')) NOT NULL,
     seen_at VARCHAR(24) DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')) NOT NULL,
     CONSTRAINT pk_outbox_dispatchers PRIMARY KEY (owner),
-    CONSTRAINT ck_outbox_dispatchers_started_at_form CHECK (started_at IS NULL OR started_at GLOB '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z'),
-    CONSTRAINT ck_outbox_dispatchers_seen_at_form CHECK (seen_at IS NULL OR seen_at GLOB '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z')
+    CONSTRAINT ck_outbox_dispatchers_started_at_form CHECK (started_at IS NULL OR (started_at GLOB '[1-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z' AND date(started_at, '+0 days') IS substr(started_at, 1, 10))),
+    CONSTRAINT ck_outbox_dispatchers_seen_at_form CHECK (seen_at IS NULL OR (seen_at GLOB '[1-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z' AND date(seen_at, '+0 days') IS substr(seen_at, 1, 10)))
 );
 
 CREATE TABLE outbox_instance (
@@ -141,7 +142,7 @@ CREATE TABLE outbox_instance (
     created_at VARCHAR(24) DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')) NOT NULL,
     CONSTRAINT pk_outbox_instance PRIMARY KEY (id),
     CONSTRAINT ck_outbox_instance_one_row CHECK (id = 1),
-    CONSTRAINT ck_outbox_instance_created_at_form CHECK (created_at IS NULL OR created_at GLOB '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z')
+    CONSTRAINT ck_outbox_instance_created_at_form CHECK (created_at IS NULL OR (created_at GLOB '[1-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z' AND date(created_at, '+0 days') IS substr(created_at, 1, 10)))
 );
 
 CREATE TABLE outbox_tallies (
@@ -160,7 +161,7 @@ CREATE TABLE outbox_tombstones (
     finished_at VARCHAR(24) NOT NULL,
     CONSTRAINT pk_outbox_tombstones PRIMARY KEY (key_hash),
     CONSTRAINT ck_outbox_tombstones_state CHECK (state IN ('pending', 'sending', 'in_doubt', 'held', 'accepted', 'failed', 'expired', 'cancelled', 'unresolved')),
-    CONSTRAINT ck_outbox_tombstones_finished_at_form CHECK (finished_at IS NULL OR finished_at GLOB '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z')
+    CONSTRAINT ck_outbox_tombstones_finished_at_form CHECK (finished_at IS NULL OR (finished_at GLOB '[1-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z' AND date(finished_at, '+0 days') IS substr(finished_at, 1, 10)))
 );
 
 CREATE TABLE outbox_attempts (
@@ -192,11 +193,11 @@ CREATE TABLE outbox_attempts (
     CONSTRAINT ck_outbox_attempts_outcome CHECK (outcome IS NULL OR outcome IN ('accepted', 'duplicate', 'rejected', 'throttled', 'unavailable', 'account_blocked', 'in_doubt', 'in_flight', 'key_mismatch', 'not_started', 'too_late', 'lost')),
     CONSTRAINT ck_outbox_attempts_settled CHECK ((phase = 'settled') = (outcome IS NOT NULL)),
     CONSTRAINT ck_outbox_attempts_transmitting CHECK (phase <> 'transmitting' OR transmitting_at IS NOT NULL),
-    CONSTRAINT ck_outbox_attempts_started_at_form CHECK (started_at IS NULL OR started_at GLOB '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z'),
-    CONSTRAINT ck_outbox_attempts_transmitting_at_form CHECK (transmitting_at IS NULL OR transmitting_at GLOB '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z'),
-    CONSTRAINT ck_outbox_attempts_deadline_at_form CHECK (deadline_at IS NULL OR deadline_at GLOB '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z'),
-    CONSTRAINT ck_outbox_attempts_finished_at_form CHECK (finished_at IS NULL OR finished_at GLOB '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z'),
-    CONSTRAINT ck_outbox_attempts_retry_at_form CHECK (retry_at IS NULL OR retry_at GLOB '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z'),
+    CONSTRAINT ck_outbox_attempts_started_at_form CHECK (started_at IS NULL OR (started_at GLOB '[1-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z' AND date(started_at, '+0 days') IS substr(started_at, 1, 10))),
+    CONSTRAINT ck_outbox_attempts_transmitting_at_form CHECK (transmitting_at IS NULL OR (transmitting_at GLOB '[1-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z' AND date(transmitting_at, '+0 days') IS substr(transmitting_at, 1, 10))),
+    CONSTRAINT ck_outbox_attempts_deadline_at_form CHECK (deadline_at IS NULL OR (deadline_at GLOB '[1-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z' AND date(deadline_at, '+0 days') IS substr(deadline_at, 1, 10))),
+    CONSTRAINT ck_outbox_attempts_finished_at_form CHECK (finished_at IS NULL OR (finished_at GLOB '[1-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z' AND date(finished_at, '+0 days') IS substr(finished_at, 1, 10))),
+    CONSTRAINT ck_outbox_attempts_retry_at_form CHECK (retry_at IS NULL OR (retry_at GLOB '[1-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z' AND date(retry_at, '+0 days') IS substr(retry_at, 1, 10))),
     CONSTRAINT fk_outbox_attempts_delivery_id FOREIGN KEY(delivery_id) REFERENCES outbox_deliveries (id) ON DELETE CASCADE
 );
 
@@ -222,7 +223,7 @@ CREATE TABLE outbox_evidence (
     detail TEXT,
     CONSTRAINT ck_outbox_evidence_kind CHECK (kind IN ('answer', 'replay', 'look_up', 'event', 'operator', 'adoption')),
     CONSTRAINT ck_outbox_evidence_verdict CHECK (verdict IN ('taken', 'not_taken', 'unknown')),
-    CONSTRAINT ck_outbox_evidence_seen_at_form CHECK (seen_at IS NULL OR seen_at GLOB '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z'),
+    CONSTRAINT ck_outbox_evidence_seen_at_form CHECK (seen_at IS NULL OR (seen_at GLOB '[1-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z' AND date(seen_at, '+0 days') IS substr(seen_at, 1, 10))),
     CONSTRAINT fk_outbox_evidence_delivery_id FOREIGN KEY(delivery_id) REFERENCES outbox_deliveries (id) ON DELETE CASCADE
 );
 
@@ -245,7 +246,7 @@ CREATE TABLE outbox_recipients (
     CONSTRAINT ck_outbox_recipients_kind CHECK (kind IN ('to', 'cc', 'bcc')),
     CONSTRAINT ck_outbox_recipients_result CHECK (result IN ('pending', 'in_doubt', 'held', 'accepted', 'failed', 'expired', 'cancelled', 'unresolved')),
     CONSTRAINT ck_outbox_recipients_delivery_status CHECK (delivery_status IS NULL OR delivery_status IN ('delivered', 'deferred', 'bounced', 'complained', 'suppressed_by_provider', 'dropped')),
-    CONSTRAINT ck_outbox_recipients_updated_at_form CHECK (updated_at IS NULL OR updated_at GLOB '[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z'),
+    CONSTRAINT ck_outbox_recipients_updated_at_form CHECK (updated_at IS NULL OR (updated_at GLOB '[1-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9].[0-9][0-9][0-9]Z' AND date(updated_at, '+0 days') IS substr(updated_at, 1, 10))),
     CONSTRAINT fk_outbox_recipients_delivery_id FOREIGN KEY(delivery_id) REFERENCES outbox_deliveries (id) ON DELETE CASCADE
 );
 

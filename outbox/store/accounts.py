@@ -120,7 +120,9 @@ def _ensure(dialect: str) -> Any:
     insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
     return (
         insert(_X)
-        .values(account=bindparam("of_account", type_=Text()), scope=bindparam("of_scope", type_=Text()))
+        .values(
+            account=bindparam("of_account", type_=Text()), scope=bindparam("of_scope", type_=Text())
+        )
         .on_conflict_do_nothing()
     )
 

@@ -27,8 +27,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from outbox import schema
 from outbox.connections import Query, Rows, Steps
+from outbox.keys import key_hash
 from outbox.schema import Instant, now
-from outbox.states import CancelledReason, RecipientResult, State, StopRequest, fold
+from outbox.states import CancelledReason, FailedReason, RecipientResult, State, StopRequest, fold
 from outbox.store.rows import packed, unpacked
 from outbox.store.tallies import raised
 
@@ -85,7 +86,7 @@ def _insert_deliveries(dialect: str) -> Any:
             ~exists().where(_T.c.key_hash == v.c.key_hash),
             v.c.send_before.is_(None) | (v.c.send_before > start),
         )
-        .order_by(v.c.delivery_key)
+        .order_by(v.c.delivery_key if dialect == "sqlite" else v.c.delivery_key.collate("C"))
     )
     columns = (
         "delivery_key message fingerprint account send_after due_at send_before when_unsure "
@@ -201,12 +202,12 @@ def insert_deliveries(dialect: str, rows: Iterable[Mapping[str, Any]]) -> Steps[
 
 
 def known(dialect: str, keys: Iterable[str]) -> Steps[Rows]:
-    """key, id, state, fingerprint, message, created_at (text) of the rows that are there."""
+    """Key, id, state, fingerprint, message, created_at (text) of the rows that are there."""
     return (yield Query(_known(dialect), packed({"delivery_key": key} for key in keys)))
 
 
 def buried(dialect: str, key_hashes: Iterable[str]) -> Steps[Rows]:
-    """key hash, id and final state of the rows that were cleaned up."""
+    """Hash of the key, id and final state of the rows that were cleaned up."""
     return (yield Query(_buried(dialect), packed({"key_hash": each} for each in key_hashes)))
 
 
@@ -250,14 +251,14 @@ def insert_links(dialect: str, rows: Iterable[Mapping[str, Any]]) -> Steps[None]
 _touch = (
     _D.update()
     .where(_D.c.delivery_key == bindparam("of_key", type_=String()))
-    .values(updated_at=now())
+    .values(updated_at=_D.c.updated_at)
     .returning(_D.c.id, _D.c.state, _D.c.held_from, _D.c.account)
 )
 _this = _D.c.id == bindparam("of_id", type_=BigInteger())
 _request_stop = (
     _D.update()
     .where(_this, _D.c.state == "sending")
-    .values(stop_requested=bindparam("stop", type_=String()))
+    .values(stop_requested=bindparam("stop", type_=String()), updated_at=now())
 )
 _cancel_recipients = (
     _R.update()
@@ -267,9 +268,7 @@ _cancel_recipients = (
     )
     .values(result="cancelled", updated_at=now())
 )
-_results = select(_R.c.result).where(
-    _R.c.delivery_id == bindparam("of_id", type_=BigInteger())
-)
+_results = select(_R.c.result).where(_R.c.delivery_id == bindparam("of_id", type_=BigInteger()))
 _end = (
     _D.update()
     .where(_this, (_D.c.state == "pending") | (_D.c.state == "held"))
@@ -278,8 +277,16 @@ _end = (
         reason=bindparam("new_reason", type_=String()),
         held_from=None,
         finished_at=now(),
+        updated_at=now(),
     )
 )
+
+
+_REASONS = {
+    State.CANCELLED: CancelledReason.PRODUCER.value,
+    State.FAILED: FailedReason.REJECTED.value,
+}
+"""Of a delivery that ends here; it is ``failed`` if an address was refused earlier."""
 
 
 def cancel(dialect: str, key: str) -> Steps[tuple[State | None, StopRequest | None]]:
@@ -290,7 +297,8 @@ def cancel(dialect: str, key: str) -> Steps[tuple[State | None, StopRequest | No
     """
     touched = yield Query(_touch, {"of_key": key})
     if not touched:
-        return None, None
+        found = yield from buried(dialect, [key_hash(key)])
+        return (State(found[0][2]) if found else None), None
     id_, state, held_from, account = touched[0]
     if state == State.SENDING:
         yield Query(_request_stop, {"of_id": id_, "stop": StopRequest.CANCEL.value})
@@ -300,7 +308,7 @@ def cancel(dialect: str, key: str) -> Steps[tuple[State | None, StopRequest | No
     yield Query(_cancel_recipients, {"of_id": id_})
     results = yield Query(_results, {"of_id": id_})
     ended = fold(RecipientResult(r[0]) for r in results) if results else State.CANCELLED
-    reason = CancelledReason.PRODUCER.value if ended is State.CANCELLED else None
+    reason = _REASONS.get(ended)
     yield Query(_end, {"of_id": id_, "new_state": ended.value, "new_reason": reason})
     yield raised(dialect, {(account, ended): 1}, shard=0)
     return ended, None
@@ -324,15 +332,12 @@ def _find(dialect: str) -> Any:
             "finished_at",
         )
     ]
-    plain = [
-        _D.c[name]
-        for name in (
-            "id delivery_key state reason account tenant run_key priority attempts copies message"
-        ).split()
-    ]
-    return select(*plain, *texts).where(
-        _D.c.delivery_key == bindparam("of_key", type_=String())
+    d = _D.c
+    plain = (
+        *(d.id, d.delivery_key, d.state, d.reason, d.account, d.tenant, d.run_key),
+        *(d.priority, d.attempts, d.copies, d.message),
     )
+    return select(*plain, *texts).where(_D.c.delivery_key == bindparam("of_key", type_=String()))
 
 
 _find_recipients = (

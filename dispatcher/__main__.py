@@ -1,0 +1,8 @@
+"""``python -m dispatcher``: the command line, where no script is installed."""
+
+from __future__ import annotations
+
+from dispatcher.cli import main
+
+if __name__ == "__main__":
+    main()

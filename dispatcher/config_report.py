@@ -1,0 +1,164 @@
+"""The configuration as ``postroom config show`` and ``config check`` report it. No printing.
+
+Nothing here gives a secret away: references are shown as they are written, a
+URL from a variable without its password, and checking a secret only says
+whether it could be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from dispatcher.config import Account, Config
+from dispatcher.config_file import ConfigError, KeyPath, Problem, dotted
+from outbox.settings import without_password
+from providers.settings import Secret, format_duration
+
+RENEWALS = 3
+"""How often a dispatcher should be able to look after a lease before it lapses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One effective value: ``value`` is a text, number, boolean, list or None."""
+
+    key: str
+    value: Any
+    source: str
+
+
+def sources(config: Config) -> tuple[Setting, ...]:
+    """Every effective value and where it came from: the file, a variable, or the default."""
+    found = [
+        Setting(dotted(path), _shown(value), config.document.source(path))
+        for path, value in _values(config)
+    ]
+    return tuple(found)
+
+
+def _values(config: Config) -> Iterator[tuple[KeyPath, Any]]:
+    yield from _leaves(("database",), config.database)
+    yield from _leaves(("defaults",), config.defaults)
+    yield from _leaves(("dispatcher",), config.dispatcher)
+    for name, account in config.accounts.items():
+        path = ("accounts", name)
+        yield (*path, "provider"), account.provider
+        yield (*path, "when_unsure"), account.when_unsure
+        yield from _leaves(path, account.settings)
+        retry = account.retry
+        yield (*path, "retry", "attempts"), retry.attempts
+        yield (*path, "retry", "window"), retry.window
+        yield (*path, "retry", "first_delay"), retry.first_delay
+        yield (*path, "retry", "max_delay"), retry.max_delay
+
+
+def _leaves(path: KeyPath, model: BaseModel) -> Iterator[tuple[KeyPath, Any]]:
+    for name, field in type(model).model_fields.items():
+        value = getattr(model, name)
+        here = (*path, field.alias or name)
+        if isinstance(value, BaseModel):
+            yield from _leaves(here, value)
+        else:
+            yield here, value
+
+
+def _shown(value: Any) -> Any:
+    match value:
+        case timedelta():
+            return format_duration(value)
+        case Secret() | Path():
+            return str(value)
+        case str():
+            return without_password(str(value))
+        case list() | tuple():
+            return [_shown(each) for each in value]
+        case Mapping():
+            return {str(key): _shown(each) for key, each in value.items()}
+        case _:
+            return value
+
+
+# --------------------------------------------------------------------------- #
+# Checking
+# --------------------------------------------------------------------------- #
+
+
+def unreadable(config: Config) -> list[Problem]:
+    """References that lead nowhere on this machine, in this environment."""
+    problems: list[Problem] = []
+    try:
+        config.database_url()
+    except ConfigError as error:
+        problems += error.problems
+    for name, account in config.accounts.items():
+        for path, secret in _secrets(("accounts", name), account.settings):
+            try:
+                secret.reveal()
+            except ValueError as error:
+                variable = config.document.variable(path)
+                problems.append(Problem(dotted(path), str(error), variable))
+    return problems
+
+
+def unfit_for_production(config: Config) -> list[Problem]:
+    """Why mail that nobody said more about would reach nobody."""
+    account = config.accounts[config.defaults.account]
+    if account.capabilities.delivers:
+        return []
+    text = (
+        f'"{account.name}" is the default account, and its provider ({account.provider}) '
+        "delivers to nobody: configure one that does"
+    )
+    return [Problem("defaults.account", text, config.document.variable(("defaults", "account")))]
+
+
+def warnings(config: Config) -> list[Problem]:
+    """Pairs of values that work, but do not do what somebody may expect of them."""
+    found = []
+    loop = config.dispatcher
+    if loop.poll_interval * RENEWALS > loop.lease:
+        text = (
+            f"{format_duration(loop.poll_interval)} leaves room for fewer than {RENEWALS} rounds in "
+            f"a lease of {format_duration(loop.lease)}: one slow round may lose leases"
+        )
+        found.append(Problem("dispatcher.poll_interval", text))
+    for account in config.accounts.values():
+        longest = _longest_answer(account)
+        if longest is not None and longest > loop.shutdown_grace:
+            text = (
+                f"{format_duration(loop.shutdown_grace)} is shorter than the longest answer of "
+                f"account {account.name} ({format_duration(longest)}): a stop may cut such a send "
+                "off and leave it in doubt"
+            )
+            found.append(Problem("dispatcher.shutdown_grace", text))
+    return found
+
+
+def _longest_answer(account: Account) -> timedelta | None:
+    """How long the provider may take to answer once it has the whole message."""
+    timeouts = getattr(account.settings, "timeouts", None)
+    for name in ("final_reply", "total"):
+        value = getattr(timeouts, name, None)
+        if isinstance(value, timedelta):
+            return value
+    return None
+
+
+def _secrets(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, Secret]]:
+    match value:
+        case Secret():
+            yield path, value
+        case BaseModel():
+            for name in type(value).model_fields:
+                yield from _secrets((*path, name), getattr(value, name))
+        case list() | tuple():
+            for index, each in enumerate(value):
+                yield from _secrets((*path, index), each)
+        case _:
+            pass

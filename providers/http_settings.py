@@ -1,0 +1,72 @@
+"""What the account of an HTTP adapter can set."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from datetime import timedelta
+from typing import Annotated
+
+import httpx
+from pydantic import AfterValidator, Field
+
+from providers.settings import AccountSettings, Duration
+
+_HOST = re.compile(r"[a-z0-9_.-]*|[0-9a-f:.]+", re.IGNORECASE)
+
+
+def check_base_url(value: str) -> str:
+    """``value`` without a trailing slash.
+
+    Raises ValueError, one line, for anything but an absolute ``https://`` URL
+    (``http://`` for a loopback host) without user, query and fragment.
+    """
+    try:
+        url = httpx.URL(value)
+    except httpx.InvalidURL:
+        url = None
+    if url is None or not _HOST.fullmatch(url.raw_host.decode("ascii")):
+        raise ValueError("base_url is not a URL: write it like https://api.example.com")
+    if url.userinfo:
+        raise ValueError("base_url must not hold a user or password: name the key as a secret")
+    if url.scheme not in {"https", "http"} or not url.host:
+        raise ValueError("base_url must be an absolute URL like https://api.example.com")
+    if url.query or url.fragment:
+        raise ValueError("base_url must end with its path: leave out what follows ? or #")
+    if url.scheme == "http" and not _is_loopback(url.host):
+        raise ValueError(
+            f"base_url uses http:// for {url.host}: write https://, http:// is for loopback hosts"
+        )
+    return value.rstrip("/")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+Wait = Annotated[Duration, Field(gt=timedelta(0))]
+
+
+class Timeouts(AccountSettings):
+    """How long one request waits: for a slot (``pool``), for a connection and again for TLS
+    (``connect``), for each step (``write``, ``read``), and in all once it is connected (``total``).
+    """
+
+    pool: Wait = timedelta(seconds=10)
+    connect: Wait = timedelta(seconds=10)
+    write: Wait = timedelta(seconds=30)
+    read: Wait = timedelta(seconds=60)
+    total: Wait = timedelta(minutes=2)
+
+
+class HttpSettings(AccountSettings):
+    """What every HTTP adapter's account can set."""
+
+    base_url: Annotated[str, AfterValidator(check_base_url)]
+    connections: int = Field(default=20, ge=1, le=1000)
+    timeouts: Timeouts = Timeouts()

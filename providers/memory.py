@@ -1,0 +1,113 @@
+"""A provider without a network, scripted by a test; it sends nothing to anybody.
+
+Each send takes the next step of the script; when the script is over, it is
+accepted. A step is what happens after the mark; wrapped in :class:`BeforeMark`
+it happens before, as with a refused recipient or a failed connection. The
+permit is honoured as by a real adapter, and only a message that really left is
+in :attr:`MemoryProvider.sent`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from providers.contract import (
+    Accepted,
+    Capabilities,
+    Message,
+    Outcome,
+    Permit,
+    Result,
+    digest,
+)
+from providers.settings import AccountSettings
+
+Action: TypeAlias = (
+    Outcome | Result | BaseException | Callable[[Message], Awaitable[Outcome | Result]]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BeforeMark:
+    """A step that ends the attempt before ``permit.transmitting``."""
+
+    action: Action
+
+
+Step: TypeAlias = Action | BeforeMark
+
+CAPABILITIES = Capabilities(delivers=False, per_recipient_results=True)
+
+
+class Settings(AccountSettings):
+    """Nothing to set: a script is given in Python, not in a configuration file."""
+
+
+def open_account(name: str, settings: Settings) -> MemoryProvider:  # noqa: ARG001 - one shape for all
+    """An account that accepts everything; extend its ``script`` to change that."""
+    return MemoryProvider(name)
+
+
+class MemoryProvider:
+    """A scripted account; see :class:`providers.contract.Provider`.
+
+    ``script`` may be extended while it is used. ``sent`` holds every message
+    whose bytes left, in order.
+    """
+
+    def __init__(
+        self,
+        name: str = "memory",
+        script: Iterable[Step] = (),
+        *,
+        capabilities: Capabilities = CAPABILITIES,
+        identity: str = "",
+    ) -> None:
+        self.name = name
+        self.capabilities = capabilities
+        self.script: deque[Step] = deque(script)
+        self.sent: list[Message] = []
+        self._identity = identity or f"memory:{name}"
+
+    @property
+    def identity(self) -> str:
+        """Adapter and account; another one can be given, to play a changed account."""
+        return self._identity
+
+    async def send(self, message: Message, permit: Permit) -> Result:
+        """Follow the next step of the script."""
+        step = self.script.popleft() if self.script else Accepted(f"<{message.idempotency_key}>")
+        if isinstance(step, BeforeMark):
+            return await _perform(step.action, message)
+        await permit.transmitting(message.recipients, request_digest(message))
+        permit.check()
+        self.sent.append(message)
+        return await _perform(step, message)
+
+    async def aclose(self) -> None:
+        """Nothing is kept open."""
+
+
+def request_digest(message: Message) -> str:
+    """What stands for the digest of a request here: equal for equal messages."""
+    return digest(request_bytes(message))
+
+
+def request_bytes(message: Message) -> bytes:
+    """What stands for the bytes of a request; mappings are equal in any order."""
+    ordered = replace(
+        message,
+        metadata=dict(sorted(message.metadata.items())),
+        options=dict(sorted(message.options.items())),
+    )
+    return repr(ordered).encode("utf-8", "surrogatepass")
+
+
+async def _perform(action: Action, message: Message) -> Result:
+    if isinstance(action, BaseException):
+        raise action
+    done = await action(message) if callable(action) else action
+    return done if isinstance(done, Result) else Result(done)

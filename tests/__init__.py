@@ -1,0 +1,1 @@
+"""Tests, by tier; see CONTRIBUTING.md for what belongs where."""

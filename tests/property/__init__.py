@@ -1,0 +1,1 @@
+"""Tests that hold for every input, not only for chosen ones."""

@@ -1,0 +1,1 @@
+"""Unit tests of the provider adapters and what they share."""
