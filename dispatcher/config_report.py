@@ -7,6 +7,7 @@ whether it could be read.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -103,7 +104,18 @@ def unreadable(config: Config) -> list[Problem]:
             except ValueError as error:
                 variable = config.document.variable(path)
                 problems.append(Problem(dotted(path), str(error), variable))
+        problems += _missing_files(name, account, config)
     return problems
+
+
+def _missing_files(name: str, account: Account, config: Config) -> Iterator[Problem]:
+    """Files that a provider reads (``ca_file``), where they cannot be read."""
+    for field in type(account.settings).model_fields:
+        file = getattr(account.settings, field)
+        if field.endswith("_file") and isinstance(file, Path) and not os.access(file, os.R_OK):
+            path = ("accounts", name, field)
+            text = f"{file} is not there or cannot be read"
+            yield Problem(dotted(path), text, config.document.variable(path))
 
 
 def unfit_for_production(config: Config) -> list[Problem]:

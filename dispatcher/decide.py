@@ -13,11 +13,11 @@ sent to again because of a bad one beside it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
+from dispatcher.answers import counts, end, last_error, pause, reason
 from dispatcher.backoff import RetryPolicy, delay, exhausted
 from outbox.records import (
     AttemptEnd,
@@ -34,7 +34,6 @@ from outbox.states import (
     CancelledReason,
     FailedReason,
     HeldReason,
-    PauseReason,
     Phase,
     RecipientResult,
     State,
@@ -56,24 +55,6 @@ from providers.contract import (
     Unavailable,
 )
 
-MAX_PAUSE = timedelta(hours=1)
-"""The longest pause an answer may cause; a provider's ``Retry-After`` is capped here."""
-MIN_PAUSE = timedelta(seconds=1)
-BLOCK_PAUSE = timedelta(minutes=1)
-"""The first pause after a block; it doubles up to :data:`MAX_PAUSE`."""
-
-_OUTCOMES: dict[type[Outcome], AttemptOutcome] = {
-    Accepted: AttemptOutcome.ACCEPTED,
-    Duplicate: AttemptOutcome.DUPLICATE,
-    Rejected: AttemptOutcome.REJECTED,
-    Throttled: AttemptOutcome.THROTTLED,
-    Unavailable: AttemptOutcome.UNAVAILABLE,
-    AccountBlocked: AttemptOutcome.ACCOUNT_BLOCKED,
-    InDoubt: AttemptOutcome.IN_DOUBT,
-    InFlight: AttemptOutcome.IN_FLIGHT,
-    KeyMismatch: AttemptOutcome.KEY_MISMATCH,
-}
-
 
 def settle(
     attempt: OpenAttempt, result: Result, policy: RetryPolicy, *, now: datetime, jitter: float
@@ -85,21 +66,21 @@ def settle(
     outcomes = {
         r.position: result.recipients.get(r.address, result.outcome) for r in _carried(attempt)
     }
-    settled = _counted(attempt, next(filter(_counts, outcomes.values()), None), now)
+    settled = _counted(attempt, next(filter(counts, outcomes.values()), None), now)
     over = settled.attempts > attempt.attempts and exhausted(
         policy, settled.attempts, _elapsed(settled, now)
     )
     updates = tuple(_recipient(r, outcomes[r.position]) for r in _carried(attempt))
     if over:
         updates = tuple(_given_up(update) for update in updates)
-    pause = _pause(attempt, result.outcome, policy, now, jitter)
+    asked = pause(attempt, result.outcome, policy, now, jitter)
     decided = replace(
         settled,
-        end=_end(result),
+        end=end(result),
         recipients=updates,
-        due_at=_due(policy, settled.attempts, pause, now, jitter),
-        last_error=_last_error(outcomes.values()),
-        pause=pause,
+        due_at=_due(policy, settled.attempts, asked, now, jitter),
+        last_error=last_error(outcomes.values()),
+        pause=asked,
         clears_failures=attempt.account_failures > 0
         and isinstance(result.outcome, Accepted | Rejected),
     )
@@ -190,7 +171,7 @@ def _recipient(recipient: RecipientRow, outcome: Outcome) -> RecipientUpdate:
         result: RecipientResult, *, code: str | None = None, provider_id: str | None = None
     ) -> RecipientUpdate:
         return RecipientUpdate(
-            recipient.position, result, cleaned(code or None, 64), _reason(outcome),
+            recipient.position, result, cleaned(code or None, 64), reason(outcome),
             cleaned(provider_id),
         )  # fmt: skip
 
@@ -309,16 +290,6 @@ def _elapsed(settlement: Settlement, now: datetime) -> timedelta:
     return now - settlement.window_started_at - timedelta(seconds=paused)
 
 
-def _counts(outcome: Outcome) -> bool:
-    match outcome:
-        case Unavailable(counted=counted):
-            return counted
-        case InDoubt():
-            return True
-        case _:
-            return False
-
-
 def _due(
     policy: RetryPolicy, attempts: int, pause: Pause | None, now: datetime, jitter: float
 ) -> datetime:
@@ -338,61 +309,3 @@ def _ending(row: Idle, result: RecipientResult, reason: str | None) -> Ending:
     return Ending(
         row.id, row.account, state, reason if state.value == result.value else None, updates
     )
-
-
-# --------------------------------------------------------------------------- #
-# The account, the journal
-# --------------------------------------------------------------------------- #
-
-
-def _pause(
-    attempt: OpenAttempt, outcome: Outcome, policy: RetryPolicy, now: datetime, jitter: float
-) -> Pause | None:
-    match outcome:
-        case Throttled(retry_after, reason):
-            wait = (
-                delay(policy, attempt.account_failures + 1, max(jitter, 0.5))
-                if retry_after is None
-                else _seconds(retry_after)
-            )
-            kind, scope = PauseReason.THROTTLED, ""
-        case AccountBlocked(blocked, reason, scope, retry_after):
-            wait = (
-                BLOCK_PAUSE * 2 ** min(attempt.account_failures, 10)
-                if retry_after is None
-                else _seconds(retry_after)
-            )
-            kind = PauseReason(blocked)
-        case _:
-            return None
-    until = now + min(max(wait, MIN_PAUSE), MAX_PAUSE)
-    return Pause(attempt.account, scope, kind, until, reason)
-
-
-def _seconds(value: float) -> timedelta:
-    return timedelta(seconds=min(max(value, 0.0), MAX_PAUSE.total_seconds()))
-
-
-def _end(result: Result) -> AttemptEnd:
-    outcome = result.outcome
-    return AttemptEnd(
-        outcome=_OUTCOMES[type(outcome)],
-        status_code=result.status_code,
-        reason=_reason(outcome),
-        detail=cleaned(result.detail or None, 2000),
-        provider_message_id=cleaned(outcome.message_id) if isinstance(outcome, Accepted) else None,
-    )
-
-
-def _reason(outcome: Outcome) -> str | None:
-    """The words of an outcome that has any."""
-    text = getattr(outcome, "reason", "")
-    return cleaned(text or None)
-
-
-def _last_error(outcomes: Iterable[Outcome]) -> str | None:
-    """What went wrong, of the first recipient for whom anything did."""
-    for outcome in outcomes:
-        if not isinstance(outcome, Accepted):
-            return _reason(outcome) or _OUTCOMES[type(outcome)].value
-    return None

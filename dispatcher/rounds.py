@@ -29,88 +29,35 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Any, TypeAlias
-from uuid import UUID
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from dispatcher import decide
-from dispatcher.backoff import RetryPolicy
 from dispatcher.clock import running
+from dispatcher.database_errors import connection_lost, first_line
 from dispatcher.events import AccountPaused, DatabaseAway, LeaseLost, Listener, RoundSplit, Settled
 from dispatcher.transactions import writing
+from dispatcher.wishes import (
+    Committed,
+    End,
+    InvalidEnd,
+    Open,
+    Terms,
+    WantedMark,
+    WantedSettle,
+    WithheldEnd,
+    without_words,
+)
 from outbox.records import Claimed, Granted, Lane, Mark, OpenAttempt, Refused, Settlement
 from outbox.store import accounts, claim, marks, settle, sweep, tallies
 from providers.contract import Result
 
 LEASE_MARGIN = 0.1
 """The part of a lease that this process does not rely on: room for clocks that drift."""
-
-
-@dataclass(frozen=True, slots=True)
-class WithheldEnd:
-    """Sending was refused before a complete message could leave."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class InvalidEnd:
-    """The row cannot be made into a message."""
-
-    problem: str
-
-
-End: TypeAlias = Result | WithheldEnd | InvalidEnd
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What rounds need to know of the configuration and of this process."""
-
-    owner: str
-    lease: timedelta
-    default_from: str | None
-    namespace: UUID
-    lanes: tuple[Lane, ...]
-    policies: Mapping[str, RetryPolicy]
-
-
-@dataclass(slots=True)
-class _Open:
-    claimed: Claimed
-    deadline: float
-    started: float
-
-
-@dataclass(frozen=True, slots=True)
-class _WantedMark:
-    mark: Mark
-    answer: asyncio.Future[Granted | Refused]
-
-
-@dataclass(frozen=True, slots=True)
-class _WantedSettle:
-    claimed: Claimed
-    end: End
-    done: asyncio.Future[None]
-
-
-@dataclass(slots=True)
-class _Outcome:
-    """What one committed transaction came to; ``at`` is the database's instant of it."""
-
-    at: datetime
-    marks: Mapping[int, Granted | Refused]
-    settlements: Sequence[Settlement]
-    decided: set[int]
-    renewed: set[int]
-    claimed: list[Claimed]
 
 
 class Rounds:
@@ -120,9 +67,9 @@ class Rounds:
         self._engine = engine
         self._terms = terms
         self._emit = emit
-        self._open: dict[int, _Open] = {}
-        self._marks: list[_WantedMark] = []
-        self._settles: list[_WantedSettle] = []
+        self._open: dict[int, Open] = {}
+        self._marks: list[WantedMark] = []
+        self._settles: list[WantedSettle] = []
         self._turn = 0
         self.wanted = asyncio.Event()
         self.suspicious = False
@@ -143,14 +90,14 @@ class Rounds:
         mark = Mark(
             claimed.id, claimed.attempt, claimed.token, recipients, idempotency_key, request_digest
         )
-        self._marks.append(_WantedMark(mark, answer))
+        self._marks.append(WantedMark(mark, answer))
         self.wanted.set()
         return await answer
 
     async def settle(self, claimed: Claimed, end: End) -> None:
         """Write an attempt's end; returns when a round has committed it."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._settles.append(_WantedSettle(claimed, end, done))
+        self._settles.append(WantedSettle(claimed, end, done))
         self.wanted.set()
         await done
 
@@ -190,11 +137,11 @@ class Rounds:
             outcome = await self._transact(wanted_marks, wanted_settles, renewals, want)
         except Exception as error:
             self._marks[:0], self._settles[:0] = wanted_marks, wanted_settles
-            if _connection_lost(error):
+            if connection_lost(error):
                 self.suspicious = True
-                self._emit(DatabaseAway(_line(error)))
+                self._emit(DatabaseAway(first_line(error)))
                 raise
-            self._emit(RoundSplit(_line(error)))
+            self._emit(RoundSplit(first_line(error)))
             await self._one_by_one()
             return []
         self._resolve(outcome, wanted_marks, wanted_settles, before)
@@ -232,14 +179,14 @@ class Rounds:
 
     async def _transact(
         self,
-        wanted_marks: Sequence[_WantedMark],
-        wanted_settles: Sequence[_WantedSettle],
+        wanted_marks: Sequence[WantedMark],
+        wanted_settles: Sequence[WantedSettle],
         renewals: Sequence[tuple[int, int]],
         want: int,
-    ) -> _Outcome:
+    ) -> Committed:
         jitters = [random.random() for _ in wanted_settles]  # noqa: S311  (spreads retries)
 
-        def work(connection: Connection) -> _Outcome:
+        def work(connection: Connection) -> Committed:
             terms = self._terms
             at = claim.database_now(connection)
             answers = marks.mark(
@@ -269,14 +216,14 @@ class Rounds:
                 if want > 0
                 else []
             )
-            return _Outcome(at, answers, settlements, decided, renewed, claimed)
+            return Committed(at, answers, settlements, decided, renewed, claimed)
 
         return await writing(self._engine, work)
 
     def _decide(
         self,
         connection: Connection,
-        wanted: Sequence[_WantedSettle],
+        wanted: Sequence[WantedSettle],
         jitters: Sequence[float],
         at: datetime,
     ) -> list[Settlement]:
@@ -324,9 +271,9 @@ class Rounds:
 
     def _resolve(
         self,
-        outcome: _Outcome,
-        wanted_marks: Sequence[_WantedMark],
-        wanted_settles: Sequence[_WantedSettle],
+        outcome: Committed,
+        wanted_marks: Sequence[WantedMark],
+        wanted_settles: Sequence[WantedSettle],
         before: float,
     ) -> None:
         deadline = before + self._terms.lease.total_seconds() * (1 - LEASE_MARGIN)
@@ -341,14 +288,14 @@ class Rounds:
         for id_ in outcome.renewed & self._open.keys():
             self._open[id_].deadline = deadline
         for claimed in outcome.claimed:
-            self._open[claimed.id] = _Open(claimed, deadline, before)
+            self._open[claimed.id] = Open(claimed, deadline, before)
         self._announce(outcome)
         for settled in wanted_settles:
             self._open.pop(settled.claimed.id, None)
             if not settled.done.done():
                 settled.done.set_result(None)
 
-    def _announce(self, outcome: _Outcome) -> None:
+    def _announce(self, outcome: Committed) -> None:
         for each in outcome.settlements:
             attempt = each.attempt
             if attempt.id not in outcome.decided:
@@ -381,16 +328,16 @@ class Rounds:
             await self._settle_alone(self._settles[0])
             del self._settles[0]
 
-    async def _settle_alone(self, settling: _WantedSettle) -> None:
+    async def _settle_alone(self, settling: WantedSettle) -> None:
         """With its words, else without them, else not at all: the lease will lapse."""
-        plain = replace(settling, end=_without_words(settling.end))
+        plain = replace(settling, end=without_words(settling.end))
         for wanted in (settling, plain):
             try:
                 await self._alone([], [wanted])
             except Exception as error:
-                if _connection_lost(error):
+                if connection_lost(error):
                     raise
-                self._emit(RoundSplit(f"{settling.claimed.key}: {_line(error)}"))
+                self._emit(RoundSplit(f"{settling.claimed.key}: {first_line(error)}"))
             else:
                 return
         self._open.pop(settling.claimed.id, None)
@@ -398,38 +345,8 @@ class Rounds:
             settling.done.set_result(None)
 
     async def _alone(
-        self, wanted_marks: list[_WantedMark], wanted_settles: list[_WantedSettle]
+        self, wanted_marks: list[WantedMark], wanted_settles: list[WantedSettle]
     ) -> None:
         before = running()
         outcome = await self._transact(wanted_marks, wanted_settles, [], 0)
         self._resolve(outcome, wanted_marks, wanted_settles, before)
-
-
-def _without_words(end: End) -> End:
-    """The outcome and the provider's id alone, for a text that no table takes."""
-    if not isinstance(end, Result):
-        return InvalidEnd("unstorable") if isinstance(end, InvalidEnd) else end
-    changes: dict[str, Any] = {"reason": "unstorable"} if hasattr(end.outcome, "reason") else {}
-    return Result(replace(end.outcome, **changes), status_code=end.status_code)
-
-
-def _connection_lost(error: Exception) -> bool:
-    """Whether the database was away (or busy), as opposed to refusing what was said to it."""
-    if not isinstance(error, DBAPIError):
-        return isinstance(error, OSError)
-    if error.connection_invalidated or "locked" in str(error.orig):
-        return True
-    state = getattr(error.orig, "sqlstate", None)
-    if state is not None:
-        return state[:2] in _AWAY or state == "55P03"
-    return isinstance(error, OperationalError)
-
-
-_AWAY = frozenset({"08", "40", "53", "57"})
-"""SQLSTATE classes: connection, rollback asked for, no resources, operator intervention
-(postgresql.org/docs/current/errcodes-appendix.html)."""
-
-
-def _line(error: Exception) -> str:
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    return str(cause).strip().partition("\n")[0]

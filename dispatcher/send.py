@@ -14,8 +14,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from dispatcher.envelope import envelope, parsed
 from dispatcher.permit import SendPermit
-from dispatcher.rounds import End, InvalidEnd, Rounds, WithheldEnd
+from dispatcher.rounds import Rounds
 from dispatcher.transactions import reading
+from dispatcher.wishes import End, InvalidEnd, WithheldEnd
 from outbox.errors import InvalidMessage
 from outbox.message import StoredMessage
 from outbox.records import Claimed

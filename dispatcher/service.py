@@ -15,10 +15,11 @@ from dispatcher.events import Listener, Started
 from dispatcher.identity import myself
 from dispatcher.journal import log_lines
 from dispatcher.loop import Loop, Mode, Pace, backlog
-from dispatcher.rounds import Rounds, Terms
+from dispatcher.rounds import Rounds
 from dispatcher.send import Sender
 from dispatcher.sweep import Sweep
 from dispatcher.transactions import writing
+from dispatcher.wishes import Terms
 from outbox import migrations
 from outbox.database import open_async_engine
 from outbox.errors import InvalidDatabase

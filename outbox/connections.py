@@ -49,7 +49,8 @@ def run(connection: Any, work: Work[T], *, own_transaction: bool = False, writes
     if own_transaction:
         with transaction(connection):
             return run(connection, work)
-    dialect, execute = _executor(connection, writes=writes)
+    with translated():
+        dialect, execute = _executor(connection, writes=writes)
     steps = work(dialect)
     try:
         query = next(steps)

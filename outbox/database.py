@@ -19,8 +19,8 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
@@ -28,6 +28,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from outbox.errors import InvalidDatabase
+from outbox.statements import translated
 
 BUSY_TIMEOUT = 30.0
 """Seconds for which a SQLite statement waits for another writer."""
@@ -90,14 +91,29 @@ def prepare_sqlite(engine: Engine, *, timeout: float = BUSY_TIMEOUT) -> Engine:
 
     Its connections use WAL, wait up to ``timeout`` seconds for another writer,
     check foreign keys, and begin every transaction with ``BEGIN IMMEDIATE``, so
-    that "database is locked" never comes before the time-out. Pass
-    ``engine.sync_engine`` of an asynchronous engine.
+    that "database is locked" never comes before the time-out; then a transaction
+    begins with RetryTransaction. Connections that are open already stay as they
+    are, so prepare the engine where it is made. Pass ``engine.sync_engine`` of an
+    asynchronous engine.
 
     Raises InvalidDatabase for an engine of another database.
     """
     if engine.dialect.name != "sqlite":
         raise InvalidDatabase(f"prepare_sqlite was given an engine for {engine.dialect.name}")
+    _prepare_sqlite(engine, timeout, translated)
+    return engine
 
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """A connection in a transaction that only reads: it never waits for a writer."""
+    with engine.connect().execution_options(**{READ_ONLY: True}) as connection:
+        yield connection
+
+
+def _prepare_sqlite(
+    engine: Engine, timeout: float, errors: Callable[[], AbstractContextManager[None]]
+) -> None:
     @event.listens_for(engine, "connect")
     def _connected(connection: Any, record: Any) -> None:
         del record
@@ -116,16 +132,8 @@ def prepare_sqlite(engine: Engine, *, timeout: float = BUSY_TIMEOUT) -> Engine:
         options = connection.get_execution_options()
         if options.get("isolation_level") == "AUTOCOMMIT":
             return  # nobody would commit what begins here
-        connection.exec_driver_sql("BEGIN" if options.get(READ_ONLY) else "BEGIN IMMEDIATE")
-
-    return engine
-
-
-@contextmanager
-def reading(engine: Engine) -> Iterator[Connection]:
-    """A connection in a transaction that only reads: it never waits for a writer."""
-    with engine.connect().execution_options(**{READ_ONLY: True}) as connection:
-        yield connection
+        with errors():
+            connection.exec_driver_sql("BEGIN" if options.get(READ_ONLY) else "BEGIN IMMEDIATE")
 
 
 def _options(url: URL, schema: str | None) -> dict[str, Any]:
@@ -141,7 +149,7 @@ def _options(url: URL, schema: str | None) -> dict[str, Any]:
 
 def _prepare(engine: Engine, url: URL) -> None:
     if url.drivername == "sqlite":
-        prepare_sqlite(engine)
+        _prepare_sqlite(engine, BUSY_TIMEOUT, nullcontext)
         return
 
     @event.listens_for(engine, "connect")

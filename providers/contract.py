@@ -44,7 +44,8 @@ class Attachment:
     """A file that travels with the message.
 
     ``content`` is the bytes captured at enqueue. ``content_id`` without angle
-    brackets makes it inline (``cid:``); ``content_type`` is ``type/subtype``.
+    brackets makes it inline (``cid:``); ``content_type`` is ``type/subtype``, with no
+    parameter but ``charset``.
     """
 
     filename: str

@@ -20,7 +20,7 @@ The environment's proxies are not used: mail with its key would silently take
 another way than the configuration says. ``SSL_CERT_FILE`` and ``SSL_CERT_DIR`` are honoured; they
 name the machine's certificate authorities and redirect nothing.
 
-The engine below is any ``httpx.AsyncBaseTransport``. It must begin reading the
+The engine below is any ``httpx.AsyncBaseTransport`` (:data:`Engine`). It must begin reading the
 request's body only when it has a connection, and raise httpx's exceptions.
 """
 
@@ -34,7 +34,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from importlib.metadata import PackageNotFoundError, version
-from typing import cast
+from typing import TypeAlias, cast
 
 import httpx
 
@@ -44,11 +44,14 @@ from providers.http_settings import Timeouts
 from providers.http_transport import SpreadTransport
 from providers.redact import redact
 
+Engine: TypeAlias = httpx.AsyncBaseTransport
+"""What can carry the requests; adapters take the name from here and leave httpx to this module."""
+
 ANSWER_LIMIT = 256 * 1024
 """Bytes of an answer that are read; no provider's answer to one message comes near."""
 
-IDLE = 5.0
-"""Seconds a connection may rest. Common servers and balancers wait 60 or more, the impatient 5."""
+IDLE = 3.0
+"""Seconds a connection may rest. Servers wait 60 or more, the most impatient common one 5."""
 
 _PIECE = 64 * 1024
 
@@ -88,7 +91,7 @@ class HttpClient:
         *,
         connections: int,
         timeouts: Timeouts,
-        transport: httpx.AsyncBaseTransport | None = None,
+        transport: Engine | None = None,
         tls: ssl.SSLContext | None = None,
         idle: float = IDLE,
         answer_limit: int = ANSWER_LIMIT,

@@ -37,7 +37,10 @@ from providers.headers import (
 
 __all__ = ["attachment_name", "message_needs_smtputf8", "render"]
 
-_CONTENT_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+\-]+/[A-Za-z0-9!#$&^_.+\-]+")
+_TOKEN = r"[A-Za-z0-9!#$&^_.+\-]+"
+_CONTENT_TYPE = re.compile(
+    rf'({_TOKEN}/{_TOKEN})(?:[ \t]*;[ \t]*charset="?({_TOKEN})"?)?', re.IGNORECASE
+)
 _CONTENT_ID = re.compile(r"[!-;=?-~]+")
 _URL = re.compile(r"(?:mailto:|https://)[!#-;=?-~]+", re.IGNORECASE)
 _AUTO_SUBMITTED = re.compile(r"[A-Za-z0-9\-]+(?: *;.+)?")
@@ -183,11 +186,13 @@ def _text(subtype: str, text: str, *, eight_bit: bool, closing: bool) -> _Part:
 
 def _attachment(attachment: Attachment, index: int, *, eight_bit: bool) -> _Part:
     path = f"attachments[{index}]"
-    content_type = attachment.content_type
-    if not _CONTENT_TYPE.fullmatch(content_type):
+    given = _CONTENT_TYPE.fullmatch(attachment.content_type)
+    if given is None:
         raise InvalidField(
-            f"{path}.content_type", f"{content_type!r} is no type; write it as text/csv"
+            f"{path}.content_type",
+            f"{attachment.content_type!r} is no type; write it as text/csv",
         )
+    content_type, written_in = given.groups()
     name = attachment_name(attachment.filename, index, content_type)
     extra = []
     if attachment.content_id is not None:
@@ -205,8 +210,9 @@ def _attachment(attachment: Attachment, index: int, *, eight_bit: bool) -> _Part
         )
     )
     content_type, body = _file_body(content_type, attachment.content, eight_bit=eight_bit)
-    charset = [("charset", body.charset)] if body.charset else []
-    return _leaf(content_type, charset, body, extra)
+    charset = written_in or body.charset
+    parameters = [("charset", charset)] if charset else []
+    return _leaf(content_type, parameters, body, extra)
 
 
 def _file_body(content_type: str, content: bytes, *, eight_bit: bool) -> tuple[str, Body]:

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
 
-import httpx
 from pydantic import AfterValidator
 
 from providers.addresses import ascii_domain
@@ -39,7 +38,7 @@ from providers.contract import (
     Unavailable,
 )
 from providers.encoding import WireError
-from providers.http import Answer, HttpClient
+from providers.http import Answer, Engine, HttpClient
 from providers.http_settings import HttpSettings, check_base_url
 from providers.redact import redact
 from providers.resend_request import render
@@ -60,9 +59,7 @@ class Settings(HttpSettings):
     base_url: Annotated[str, AfterValidator(check_base_url)] = "https://api.resend.com"
 
 
-def open_account(
-    name: str, settings: Settings, *, transport: httpx.AsyncBaseTransport | None = None
-) -> Resend:
+def open_account(name: str, settings: Settings, *, transport: Engine | None = None) -> Resend:
     """The account ``name``. Raises ValueError, one line, when its key cannot be read."""
     return Resend(name, settings, transport)
 
@@ -72,9 +69,7 @@ class Resend:
 
     capabilities = CAPABILITIES
 
-    def __init__(
-        self, name: str, settings: Settings, transport: httpx.AsyncBaseTransport | None = None
-    ) -> None:
+    def __init__(self, name: str, settings: Settings, transport: Engine | None = None) -> None:
         self.name = name
         self._settings = settings
         self._fingerprint = _fingerprint(_read_key(settings.api_key))

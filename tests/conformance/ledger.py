@@ -73,7 +73,7 @@ def with_invoices(url: str) -> str:
 
 
 def mail(
-    text: str = "Hello", *, to: str = "ana@example.org", files: Sequence[bytes] = ()
+    text: str = "Hello", *, to: str = "ana@example.org", files: Sequence[Any] = ()
 ) -> outbox.Email:
     """A small message, with these contents attached."""
     return outbox.Email(

@@ -68,7 +68,7 @@ def test_producers_share_blobs_without_waiting(postgres_url: str) -> None:
 
 def test_new_blobs_are_inserted_in_one_order(postgres_url: str) -> None:
     """Two producers that bring the same new files in opposite order wait, and never deadlock."""
-    low, middle, high = sorted([b"a", b"b", b"c"], key=lambda c: _digests(c))
+    low, middle, high = sorted([b"a", b"b", b"c"], key=_digests)
     with (
         _session(postgres_url) as holder,
         _session(postgres_url) as one,

@@ -163,10 +163,10 @@ async def test_a_body_that_nobody_reads_is_doubt() -> None:
 
 async def test_a_dripping_answer_ends_at_the_deadline() -> None:
     """Each octet of an answer comes in time, but the request as a whole has an end."""
-    waits = {"connect": timedelta(hours=1), "total": timedelta(seconds=2)}
+    hour, short = timedelta(hours=1), timedelta(seconds=2)
     with HttpServer("drip:0.05") as server:
         # The time allowed for connecting is no part of it.
-        async with opened(**waits) as client, asyncio.timeout(60):
+        async with opened(connect=hour, total=short) as client, asyncio.timeout(60):
             reply = await post(client, server.url)
     assert outcome(reply) == InDoubt("deadline")
     assert isinstance(reply, Result)

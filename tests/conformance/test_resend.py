@@ -259,7 +259,9 @@ def test_a_key_that_no_header_can_carry_is_refused_at_once(value: str, tmp_path:
         ("https://[", "is not a URL"),
         ("https://api.example.com:port", "is not a URL"),
         ("https://api example.com", "is not a URL"),
+        ("https://api.example.com/\nx", "is not a URL"),
         ("https://", "must be an absolute URL"),
+        ("https://api.example.com/?", "leave out what follows"),
     ],
 )
 def test_unsafe_base_urls_are_refused(url: str, problem: str) -> None:

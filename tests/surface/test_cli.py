@@ -115,6 +115,24 @@ def test_init_migrate_enqueue_dispatch(postroom: CommandLine) -> None:
     assert "The provider took it at" in shown
 
 
+def test_the_same_commands_on_postgresql(postroom: CommandLine, empty_postgres_url: str) -> None:
+    """A schema of its own on PostgreSQL: migrated, filled, dispatched, read."""
+    postroom.environ |= {
+        "POSTROOM_DATABASE__URL": empty_postgres_url,
+        "POSTROOM_DATABASE__SCHEMA": "mail room",
+    }
+    assert postroom("status").code == 3
+    assert postroom("migrate").out.startswith(f"migrated to {HEAD}: 127.0.0.1/")
+    assert postroom("enqueue", "--key", "invoice:7", stdin=MESSAGE).code == 0
+    assert postroom("dispatch", "--drain").code == 0
+    [row] = postroom("deliveries", "list", "--tag", "t", "--json").json["deliveries"]
+    assert row["state"] == "accepted"
+    found = postroom("status", "--json").json
+    assert found["last_hour"]["accepted"] == 1
+    assert found["database"].endswith("/mail room")
+    assert "What we know" in postroom("deliveries", "show", str(row["id"])).out
+
+
 def test_init_never_overwrites(postroom: CommandLine) -> None:
     """A folder that is not empty keeps everything; started again, init leaves its file alone."""
     (postroom.folder / "other.txt").write_text("mine")
@@ -360,6 +378,16 @@ def test_config_check_production(postroom: CommandLine) -> None:
     ended = postroom("config", "check", "--production")
     assert ended.code == 2
     assert "delivers to nobody" in ended.out
+
+
+def test_a_drain_that_leaves_something_for_a_person_exits_with_1(ready: CommandLine) -> None:
+    """What is held or in doubt is said in one line, and the exit code says it, too."""
+    engine = open_engine(ready.environ["POSTROOM_DATABASE__URL"])
+    with engine.begin() as connection:
+        add_delivery(connection, "held", state=State.HELD)
+    engine.dispose()
+    ended = ready("dispatch", "--drain")
+    assert (ended.code, ended.out) == (1, "1 delivery is left: 1 held\n")
 
 
 def test_dispatch_names_every_missing_secret_before_it_starts(ready: CommandLine) -> None:

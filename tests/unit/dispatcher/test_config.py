@@ -367,6 +367,16 @@ def test_checking_reads_every_reference(tmp_path: Path, monkeypatch: pytest.Monk
     ]
 
 
+def test_checking_looks_for_files(tmp_path: Path) -> None:
+    """A certificate file that is not there is found by the check, not by the first mail."""
+    config = load(written(tmp_path, SMTP + 'ca_file = "ca.pem"'), {})
+    assert [str(problem) for problem in unreadable(config)] == [
+        f"accounts.main.ca_file: {tmp_path}/ca.pem is not there or cannot be read"
+    ]
+    (tmp_path / "ca.pem").touch()
+    assert unreadable(config) == []
+
+
 def test_production_wants_a_default_account_that_delivers(tmp_path: Path) -> None:
     """The accounts file and memory deliver to nobody; as the default account they are refused there."""
     file = written(tmp_path, '[accounts.main]\nprovider = "file"\n')

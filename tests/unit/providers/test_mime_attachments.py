@@ -67,6 +67,13 @@ def test_a_message_travels_unencoded_or_as_a_file() -> None:
         ("text/csv", "naïve".encode(), "text/csv", {"charset": "utf-8"}),
         ("text/csv", b"naive", "text/csv", {}),
         ("text/csv", "naïve".encode("latin-1"), "text/csv", {}),
+        ("text/csv; charset=utf-8", "naïve".encode(), "text/csv", {"charset": "utf-8"}),
+        (
+            'text/csv;charset="latin-1"',
+            "naïve".encode("latin-1"),
+            "text/csv",
+            {"charset": "latin-1"},
+        ),
         ("multipart/mixed", b"--x", "application/octet-stream", {}),
         ("message/global", "ü".encode(), "message/global", {}),
     ],
@@ -74,14 +81,16 @@ def test_a_message_travels_unencoded_or_as_a_file() -> None:
 def test_the_type_says_what_is_known(
     kind: str, content: bytes, written: str, parameters: dict[str, str]
 ) -> None:
-    """A charset is stated only where the octets show it, and content always arrives."""
+    """A charset is stated where it was given or the octets show it; content always arrives."""
     part = wire.body_parts(rendered(attachments=(Attachment("a", content, kind),)))[1]
     assert (part.content_type, part.parameters, part.content) == (written, parameters, content)
 
 
-@pytest.mark.parametrize("kind", ["", "pdf", "text/", "text/csv; charset=x", "text/csv\r\nX: y"])
+@pytest.mark.parametrize(
+    "kind", ["", "pdf", "text/", "text/csv; header=present", "text/csv\r\nX: y"]
+)
 def test_a_type_outside_the_grammar_is_refused(kind: str) -> None:
-    """A content type is type/subtype and nothing more."""
+    """A content type is type/subtype, with no parameter but charset."""
     with pytest.raises(InvalidField, match=r"^attachments\[0\]\.content_type: "):
         rendered(attachments=(Attachment("a", b"", kind),))
 

@@ -1,0 +1,112 @@
+"""What a provider's answer says, put into the outbox's words. Pure.
+
+How long an account pauses, whether an attempt is charged to the budget, and what the
+journal keeps of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from dispatcher.backoff import RetryPolicy, delay
+from outbox.records import AttemptEnd, OpenAttempt, Pause
+from outbox.states import AttemptOutcome, PauseReason
+from outbox.texts import cleaned
+from providers.contract import (
+    Accepted,
+    AccountBlocked,
+    Duplicate,
+    InDoubt,
+    InFlight,
+    KeyMismatch,
+    Outcome,
+    Rejected,
+    Result,
+    Throttled,
+    Unavailable,
+)
+
+MAX_PAUSE = timedelta(hours=1)
+"""The longest pause an answer may cause; a provider's ``Retry-After`` is capped here."""
+MIN_PAUSE = timedelta(seconds=1)
+BLOCK_PAUSE = timedelta(minutes=1)
+"""The first pause after a block; it doubles up to :data:`MAX_PAUSE`."""
+
+_OUTCOMES: dict[type[Outcome], AttemptOutcome] = {
+    Accepted: AttemptOutcome.ACCEPTED,
+    Duplicate: AttemptOutcome.DUPLICATE,
+    Rejected: AttemptOutcome.REJECTED,
+    Throttled: AttemptOutcome.THROTTLED,
+    Unavailable: AttemptOutcome.UNAVAILABLE,
+    AccountBlocked: AttemptOutcome.ACCOUNT_BLOCKED,
+    InDoubt: AttemptOutcome.IN_DOUBT,
+    InFlight: AttemptOutcome.IN_FLIGHT,
+    KeyMismatch: AttemptOutcome.KEY_MISMATCH,
+}
+
+
+def counts(outcome: Outcome) -> bool:
+    """Whether an attempt that ended so uses up one of the budget."""
+    match outcome:
+        case Unavailable(counted=counted):
+            return counted
+        case InDoubt():
+            return True
+        case _:
+            return False
+
+
+def pause(
+    attempt: OpenAttempt, outcome: Outcome, policy: RetryPolicy, now: datetime, jitter: float
+) -> Pause | None:
+    """The pause that this answer asks of its account, if any."""
+    match outcome:
+        case Throttled(retry_after, reason):
+            wait = (
+                delay(policy, attempt.account_failures + 1, max(jitter, 0.5))
+                if retry_after is None
+                else _seconds(retry_after)
+            )
+            kind, scope = PauseReason.THROTTLED, ""
+        case AccountBlocked(blocked, reason, scope, retry_after):
+            wait = (
+                BLOCK_PAUSE * 2 ** min(attempt.account_failures, 10)
+                if retry_after is None
+                else _seconds(retry_after)
+            )
+            kind = PauseReason(blocked)
+        case _:
+            return None
+    until = now + min(max(wait, MIN_PAUSE), MAX_PAUSE)
+    return Pause(attempt.account, scope, kind, until, reason)
+
+
+def _seconds(value: float) -> timedelta:
+    return timedelta(seconds=min(max(value, 0.0), MAX_PAUSE.total_seconds()))
+
+
+def end(result: Result) -> AttemptEnd:
+    """The attempt's end as the journal keeps it."""
+    outcome = result.outcome
+    return AttemptEnd(
+        outcome=_OUTCOMES[type(outcome)],
+        status_code=result.status_code,
+        reason=reason(outcome),
+        detail=cleaned(result.detail or None, 2000),
+        provider_message_id=cleaned(outcome.message_id) if isinstance(outcome, Accepted) else None,
+    )
+
+
+def reason(outcome: Outcome) -> str | None:
+    """The words of an outcome that has any."""
+    text = getattr(outcome, "reason", "")
+    return cleaned(text or None)
+
+
+def last_error(outcomes: Iterable[Outcome]) -> str | None:
+    """What went wrong, of the first recipient for whom anything did."""
+    for outcome in outcomes:
+        if not isinstance(outcome, Accepted):
+            return reason(outcome) or _OUTCOMES[type(outcome)].value
+    return None
