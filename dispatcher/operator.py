@@ -31,7 +31,7 @@ from outbox.errors import SchemaTooOld
 from outbox.reports import AccountState, Buried, Filter, Group, Overview, Story, Summary
 from outbox.states import State, WaitingFor, WhenUnsure
 from outbox.store import overview, queries, stories
-from outbox.store.claim import database_now
+from outbox.store.reads import database_now
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ from dispatcher.wishes import (
     without_words,
 )
 from outbox.records import Claimed, Granted, Lane, Mark, OpenAttempt, Refused, Settlement
-from outbox.store import accounts, claim, marks, settle, sweep, tallies
+from outbox.store import accounts, claim, marks, reads, settle, sweep, tallies
 from providers.contract import Result
 
 LEASE_MARGIN = 0.1
@@ -151,7 +151,7 @@ class Rounds:
         """Claims under this owner that this process does not know of, now given back."""
 
         def work(connection: Connection) -> list[OpenAttempt]:
-            at = claim.database_now(connection)
+            at = reads.database_now(connection)
             found = sweep.left_behind(
                 connection, owner=self._terms.owner, known=self._open.keys(), at=at
             )
@@ -188,7 +188,7 @@ class Rounds:
 
         def work(connection: Connection) -> Committed:
             terms = self._terms
-            at = claim.database_now(connection)
+            at = reads.database_now(connection)
             answers = marks.mark(
                 connection,
                 [each.mark for each in wanted_marks],

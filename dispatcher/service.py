@@ -24,7 +24,7 @@ from outbox import migrations
 from outbox.database import open_async_engine
 from outbox.errors import InvalidDatabase
 from outbox.records import Backlog, Dispatcher, Lane
-from outbox.store import accounts, claim, dispatchers
+from outbox.store import accounts, dispatchers, reads
 from providers import registry
 from providers.contract import Provider
 
@@ -103,7 +103,7 @@ async def _prepare(
             owner=me.owner,
             lease=config.dispatcher.lease,
             default_from=config.defaults.sender,
-            namespace=claim.namespace(connection),
+            namespace=reads.namespace(connection),
             lanes=tuple(
                 Lane(name, provider.identity, 0, takes_unnamed=name == config.defaults.account)
                 for name, (_, provider) in providers.items()

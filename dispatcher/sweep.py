@@ -16,7 +16,7 @@ from dispatcher import decide
 from dispatcher.events import Listener, Recovered
 from dispatcher.transactions import reading, writing
 from outbox.records import Dispatcher
-from outbox.store import claim, dispatchers, finish, settle, sweep, tallies
+from outbox.store import dispatchers, finish, reads, settle, sweep, tallies
 
 FORGET_AFTER = timedelta(days=1)
 
@@ -69,7 +69,7 @@ class Sweep:
         )
 
     def _sweep(self, connection: Connection) -> int:
-        at = claim.database_now(connection)
+        at = reads.database_now(connection)
         shard = tallies.shard_of(self._me.owner)
         found = sweep.lapsed(connection, at=at)
         decisions = [decide.lapsed(attempt) for attempt in found]

@@ -37,9 +37,9 @@ from providers.headers import (
 
 __all__ = ["attachment_name", "message_needs_smtputf8", "render"]
 
-_TOKEN = r"[A-Za-z0-9!#$&^_.+\-]+"
+_WORD = r"[A-Za-z0-9!#$&^_.+\-]+"
 _CONTENT_TYPE = re.compile(
-    rf'({_TOKEN}/{_TOKEN})(?:[ \t]*;[ \t]*charset="?({_TOKEN})"?)?', re.IGNORECASE
+    rf'({_WORD}/{_WORD})(?:[ \t]*;[ \t]*charset="?({_WORD})"?)?', re.IGNORECASE
 )
 _CONTENT_ID = re.compile(r"[!-;=?-~]+")
 _URL = re.compile(r"(?:mailto:|https://)[!#-;=?-~]+", re.IGNORECASE)

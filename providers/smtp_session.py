@@ -110,7 +110,7 @@ class Session:
             progress_timeout=self._command_timeout,
             reply_timeout=self._reply_timeout,
         )
-        if final.code != CLOSING and self.alive:
+        if final.code != CLOSING:
             self.standing = Standing.IDLE
         return final
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -23,35 +23,57 @@ deliveries_app = typer.Typer(
 )
 
 
+_State: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(metavar="STATE", help="pending, sending, held …; may be repeated."),
+]
+_Account: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Those that go by this account.")
+]
+_Key: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="PREFIX", help="Those whose key begins so.")
+]
+_To: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="Those to this address.")
+]
+_Reason: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="REASON", help="Why it is held, failed or cancelled.")
+]
+_Tag: TypeAlias = Annotated[str | None, typer.Option(metavar="TAG", help="Those with this tag.")]
+_Tenant: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="TENANT", help="Those of this tenant.")
+]
+_RunKey: TypeAlias = Annotated[str | None, typer.Option(metavar="KEY", help="Those of this run.")]
+_Since: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="T", help="Changed since: 2h, or 2026-11-29T03:00:00Z.")
+]
+_Limit: TypeAlias = Annotated[
+    int, typer.Option(min=1, max=10_000, metavar="N", help="How many at most.")
+]
+_Before: TypeAlias = Annotated[
+    int | None, typer.Option(metavar="ID", help="The page after the one that ended with ID.")
+]
+_GroupBy: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="reason", help="Count them by account, state and reason.")
+]
+
+
 @deliveries_app.command("list")
 def list_(
     context: typer.Context,
     *,
-    state: Annotated[
-        list[str] | None, typer.Option(help="pending, sending, held …; may be repeated.")
-    ] = None,
-    account: Annotated[str | None, typer.Option(help="Those that go by this account.")] = None,
-    key: Annotated[
-        str | None, typer.Option(metavar="PREFIX", help="Those whose key begins so.")
-    ] = None,
-    to: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Those to this address.")
-    ] = None,
-    reason: Annotated[str | None, typer.Option(help="Why it is held, failed or cancelled.")] = None,
-    tag: Annotated[str | None, typer.Option(help="Those with this tag.")] = None,
-    tenant: Annotated[str | None, typer.Option(help="Those of this tenant.")] = None,
-    run_key: Annotated[str | None, typer.Option(help="Those of this run.")] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(metavar="T", help="Changed since: 2h, or 2026-11-29T03:00:00Z."),
-    ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many at most.")] = 50,
-    before: Annotated[
-        int | None, typer.Option(metavar="ID", help="The page after the one that ended with ID.")
-    ] = None,
-    group_by: Annotated[
-        str | None, typer.Option(metavar="reason", help="Count them by account, state and reason.")
-    ] = None,
+    state: _State = None,
+    account: _Account = None,
+    key: _Key = None,
+    to: _To = None,
+    reason: _Reason = None,
+    tag: _Tag = None,
+    tenant: _Tenant = None,
+    run_key: _RunKey = None,
+    since: _Since = None,
+    limit: _Limit = 50,
+    before: _Before = None,
+    group_by: _GroupBy = None,
     as_json: Json = False,
 ) -> int:
     """List deliveries, newest first."""
@@ -76,16 +98,7 @@ def list_(
         _print_groups(operator.groups(config, wanted), as_json=as_json)
         return 0
     page = operator.deliveries(config, wanted, limit=limit, before=before)
-    if as_json:
-        say_json(
-            {
-                "at": page.at,
-                "deliveries": [_json(row) for row in page.rows],
-                "next_before": page.next_before,
-            }
-        )
-    else:
-        _print_page(page)
+    _print_page(page, as_json=as_json)
     return 0
 
 
@@ -162,7 +175,11 @@ def _since(text: str | None) -> datetime | None:
 # --------------------------------------------------------------------------- #
 
 
-def _print_page(page: Page) -> None:
+def _print_page(page: Page, *, as_json: bool) -> None:
+    if as_json:
+        listed = [_json(row) for row in page.rows]
+        say_json({"at": page.at, "deliveries": listed, "next_before": page.next_before})
+        return
     if not page.rows:
         say_note("no delivery matches")
         return

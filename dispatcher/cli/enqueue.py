@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -12,26 +12,33 @@ from dispatcher.cli.options import Json, WrongUsage, configuration
 from dispatcher.cli.output import say, say_json, say_note
 from dispatcher.cli.words import parse_instant
 
+_SendAfter: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="T", help="Not before: 2h, or 2026-11-29T03:00:00Z.")
+]
+_SendBefore: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="T", help="Never after: 3d, or 2026-12-01T00:00:00Z.")
+]
+_WhenUnsure: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="P", help="hold or send_again, when nothing proves what happened."),
+]
+
 
 def enqueue(
     context: typer.Context,
     *,
-    key: Annotated[str, typer.Option(help="The stable business identity of this delivery.")],
+    key: Annotated[
+        str, typer.Option(metavar="KEY", help="The stable business identity of this delivery.")
+    ],
     account: Annotated[
-        str | None, typer.Option(help="The account to send by; else the default one.")
-    ] = None,
-    send_after: Annotated[
-        str | None, typer.Option(metavar="T", help="Not before: 2h, or 2026-11-29T03:00:00Z.")
-    ] = None,
-    send_before: Annotated[
-        str | None, typer.Option(metavar="T", help="Never after: 3d, or 2026-12-01T00:00:00Z.")
-    ] = None,
-    priority: Annotated[int, typer.Option(help="-100 to 100; higher goes first.")] = 0,
-    tenant: Annotated[str | None, typer.Option(help="Whose mail it is.")] = None,
-    when_unsure: Annotated[
         str | None,
-        typer.Option(metavar="P", help="hold or send_again, when nothing proves what happened."),
+        typer.Option(metavar="NAME", help="The account to send by; else the default one."),
     ] = None,
+    send_after: _SendAfter = None,
+    send_before: _SendBefore = None,
+    priority: Annotated[int, typer.Option(metavar="N", help="-100 to 100; higher goes first.")] = 0,
+    tenant: Annotated[str | None, typer.Option(metavar="TENANT", help="Whose mail it is.")] = None,
+    when_unsure: _WhenUnsure = None,
     as_json: Json = False,
 ) -> int:
     """Write one delivery, with the message as JSON on standard input.

@@ -62,8 +62,8 @@ def pause(connection: Connection, pauses: Iterable[Pause], *, at: datetime, by: 
         known = longest.get((each.account, each.scope))
         if known is None or each.until > known.until:
             longest[each.account, each.scope] = each
-    for (account, scope), each in sorted(longest.items()):
-        _pause(connection, account, scope, each, at, by)
+    for _, each in sorted(longest.items(), key=lambda item: item[0]):
+        _pause(connection, each, at=at, by=by)
 
 
 def clear_failures(connection: Connection, accounts: Iterable[str]) -> None:
@@ -72,9 +72,8 @@ def clear_failures(connection: Connection, accounts: Iterable[str]) -> None:
         connection.execute(_CLEAR, {"of_account": account})
 
 
-def _pause(
-    connection: Connection, account: str, scope: str, pause: Pause, at: datetime, by: str
-) -> None:
+def _pause(connection: Connection, pause: Pause, *, at: datetime, by: str) -> None:
+    account, scope = pause.account, pause.scope
     dialect = connection.dialect.name
     connection.execute(_ensure(dialect), {"of_account": account, "of_scope": scope})
     where = (_X.c.account == account) & (_X.c.scope == scope)

@@ -22,6 +22,20 @@ def contents(connection: Connection, digests: Iterable[str]) -> dict[str, bytes]
     return {row.sha256: bytes(row.content) for row in rows}
 
 
+def stored(connection: Connection, digests: Iterable[str]) -> set[str]:
+    """Those of ``digests`` whose content is there."""
+    rows = connection.execute(
+        _stored(connection.dialect.name), packed({"sha256": each} for each in sorted(digests))
+    )
+    return set(rows.scalars())
+
+
+@cache
+def _stored(dialect: str) -> Any:
+    v = unpacked(dialect, {"sha256": Text})
+    return select(_B.c.sha256).where(_B.c.sha256 == v.c.sha256)
+
+
 @cache
 def _contents(dialect: str) -> Any:
     v = unpacked(dialect, {"sha256": Text})

@@ -23,7 +23,7 @@ The number of statements depends on the number of accounts, never of rows.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -42,24 +42,18 @@ from sqlalchemy import (
 )
 
 from outbox import schema
-from outbox.errors import InvalidMessage
-from outbox.keys import key_hash, public_id
-from outbox.message import StoredMessage, address_hash, fingerprint
-from outbox.records import Claimed, Ending, Lane, RecipientRow
+from outbox.keys import public_id
+from outbox.message import fingerprint
+from outbox.records import Claimed, Lane, RecipientRow
 from outbox.schema import Instant, now
 from outbox.states import (
     AttemptKind,
-    CancelledReason,
-    FailedReason,
     Phase,
-    RecipientKind,
-    RecipientResult,
-    State,
 )
-from outbox.store.enqueue import insert_links, insert_recipients
 from outbox.store.finish import finish
-from outbox.store.rows import packed, packed_ids, these_ids, unpacked
-from outbox.texts import cleaned
+from outbox.store.first_claims import complete
+from outbox.store.reads import database_now, recipients_of
+from outbox.store.rows import packed, unpacked
 
 _D, _R, _A, _T = schema.deliveries, schema.recipients, schema.attempts, schema.tombstones
 
@@ -87,17 +81,6 @@ _CANDIDATES = (
 )
 
 
-def database_now(connection: Connection) -> datetime:
-    """The database's instant."""
-    instant: datetime = connection.execute(select(now())).scalar_one()
-    return instant
-
-
-def namespace(connection: Connection) -> UUID:
-    """The namespace of this installation, from which outside identities are derived."""
-    return UUID(connection.execute(select(schema.instance.c.namespace)).scalar_one())
-
-
 def claim(
     connection: Connection,
     lanes: Sequence[Lane],
@@ -116,12 +99,20 @@ def claim(
     if not taken:
         return []
     at = database_now(connection)
-    endings, rest = _first_claims(connection, taken)
+    endings, rest = complete(connection, taken)
     finish(connection, endings, at=at)
     if not rest:
         return []
     people = recipients_of(connection, (row.id for _, row in rest))
-    leased = _take(connection, rest, owner, at + lease, default_from, namespace, at)
+    leased = _take(
+        connection,
+        rest,
+        owner=owner,
+        expires=at + lease,
+        default_from=default_from,
+        namespace=namespace,
+        at=at,
+    )
     claimed = [
         _claimed(lane, row, leased[row.id], people[row.id])
         for lane, row in rest
@@ -129,20 +120,6 @@ def claim(
     ]
     _open_attempts(connection, claimed, {lane.account: lane.identity for lane in lanes}, owner, at)
     return claimed
-
-
-def recipients_of(
-    connection: Connection, ids: Iterable[int]
-) -> dict[int, tuple[RecipientRow, ...]]:
-    """The recipients of each delivery in ``ids``, in their order; an empty tuple for none."""
-    wanted = list(ids)
-    found: dict[int, list[RecipientRow]] = {each: [] for each in wanted}
-    rows = connection.execute(_recipients(connection.dialect.name), packed_ids(wanted))
-    for id_, position, kind, address, result in rows:
-        found[id_].append(
-            RecipientRow(position, RecipientKind(kind), address, RecipientResult(result))
-        )
-    return {id_: tuple(people) for id_, people in found.items()}
 
 
 def _candidates(connection: Connection, lane: Lane) -> Iterator[Any]:
@@ -155,87 +132,10 @@ def _candidates(connection: Connection, lane: Lane) -> Iterator[Any]:
         yield from rows
 
 
-def _first_claims(
-    connection: Connection, taken: Sequence[tuple[Lane, Row[Any]]]
-) -> tuple[list[Ending], list[tuple[Lane, Row[Any]]]]:
-    """Rows never claimed before: end those whose key is buried or whose message is
-    broken, and write the recipients of those that came by SQL."""
-    first = {key_hash(row.delivery_key): row for _, row in taken if row.public_id is None}
-    buried = _buried(connection, first) if first else set()
-    endings = []
-    ended = set()
-    parsed: dict[int, StoredMessage] = {}
-    for lane, row in taken:
-        if row.public_id is None and key_hash(row.delivery_key) in buried:
-            endings.append(
-                Ending(row.id, lane.account, State.CANCELLED, CancelledReason.ALREADY_SETTLED)
-            )
-            ended.add(row.id)
-        elif row.fingerprint is None:
-            try:
-                parsed[row.id] = StoredMessage.parse(row.message)
-            except InvalidMessage as error:
-                endings.append(
-                    Ending(
-                        row.id,
-                        lane.account,
-                        State.FAILED,
-                        FailedReason.INVALID_MESSAGE,
-                        last_error=cleaned(str(error)),
-                    )
-                )
-                ended.add(row.id)
-    _complete(connection, parsed)
-    return endings, [(lane, row) for lane, row in taken if row.id not in ended]
-
-
-def _complete(connection: Connection, parsed: Mapping[int, StoredMessage]) -> None:
-    """Write what Python's enqueue would have written beside a row."""
-    if not parsed:
-        return
-    dialect = connection.dialect.name
-    people = [
-        {
-            "delivery_id": id_,
-            "position": position,
-            "kind": str(kind),
-            "address": address.address,
-            "address_hash": address_hash(address),
-        }
-        for id_, message in parsed.items()
-        for position, (kind, address) in enumerate(message.recipients())
-    ]
-    for query in insert_recipients(dialect, people):
-        connection.execute(query.statement, dict(query.parameters))  # type: ignore[call-overload]
-    links = [
-        {"delivery_id": id_, "sha256": digest}
-        for id_, message in parsed.items()
-        for digest in _present(connection, message.sha256s())
-    ]
-    for query in insert_links(dialect, links) if links else ():
-        connection.execute(query.statement, dict(query.parameters))  # type: ignore[call-overload]
-
-
-def _present(connection: Connection, digests: Iterable[str]) -> list[str]:
-    wanted = sorted(digests)
-    if not wanted:
-        return []
-    blobs = schema.blobs
-    return list(
-        connection.execute(select(blobs.c.sha256).where(blobs.c.sha256.in_(wanted))).scalars()
-    )
-
-
-def _buried(connection: Connection, hashes: Iterable[str]) -> set[str]:
-    rows = connection.execute(
-        _tombstones(connection.dialect.name), packed({"key_hash": each} for each in hashes)
-    )
-    return set(rows.scalars())
-
-
 def _take(
     connection: Connection,
     rows: Sequence[tuple[Lane, Row[Any]]],
+    *,
     owner: str,
     expires: datetime,
     default_from: str | None,
@@ -301,22 +201,6 @@ def _claimed(
         due_at=row.due_at,
         send_before=row.send_before,
     )
-
-
-@cache
-def _recipients(dialect: str) -> Any:
-    v = these_ids(dialect)
-    return (
-        select(_R.c.delivery_id, _R.c.position, _R.c.kind, _R.c.address, _R.c.result)
-        .where(_R.c.delivery_id == v.c.id)
-        .order_by(_R.c.delivery_id, _R.c.position)
-    )
-
-
-@cache
-def _tombstones(dialect: str) -> Any:
-    v = unpacked(dialect, {"key_hash": Text})
-    return select(_T.c.key_hash).where(_T.c.key_hash == v.c.key_hash)
 
 
 @cache

@@ -13,7 +13,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from outbox import schema
 from outbox.records import Backlog, Dispatcher
 from outbox.schema import now
-from outbox.store.claim import database_now
+from outbox.store.reads import database_now
 from outbox.store.rows import packed, unpacked
 
 _D, _P, _X, _I = schema.deliveries, schema.dispatchers, schema.accounts, schema.instance

@@ -15,7 +15,7 @@ from outbox import schema
 from outbox.migrations import revision
 from outbox.reports import AccountState, DispatcherState, Group, Overview, PendingGroup
 from outbox.states import PauseReason, State
-from outbox.store.claim import database_now
+from outbox.store.reads import database_now
 
 _D, _X, _P = schema.deliveries, schema.accounts, schema.dispatchers
 

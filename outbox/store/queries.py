@@ -17,7 +17,7 @@ from outbox.addresses import address_hash
 from outbox.records import RecipientRow
 from outbox.reports import Filter, Group, Summary
 from outbox.states import State
-from outbox.store.claim import recipients_of
+from outbox.store.reads import recipients_of
 
 _D, _R, _A, _E = schema.deliveries, schema.recipients, schema.attempts, schema.evidence
 

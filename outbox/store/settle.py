@@ -34,8 +34,8 @@ from outbox.states import (
     Verdict,
 )
 from outbox.store.accounts import paused_seconds
-from outbox.store.claim import recipients_of
 from outbox.store.finish import tally, update_recipients
+from outbox.store.reads import recipients_of
 from outbox.store.rows import packed, unpacked
 
 _D, _A, _E, _X = schema.deliveries, schema.attempts, schema.evidence, schema.accounts

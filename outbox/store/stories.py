@@ -24,8 +24,8 @@ from outbox.states import (
     Verdict,
     WhenUnsure,
 )
-from outbox.store.claim import recipients_of
 from outbox.store.queries import SUMMARY, summary
+from outbox.store.reads import recipients_of
 
 _D, _R, _A, _E, _P, _T = (
     schema.deliveries,

@@ -19,7 +19,7 @@ from outbox import schema
 from outbox.records import Idle, OpenAttempt
 from outbox.schema import now
 from outbox.states import State
-from outbox.store.claim import recipients_of
+from outbox.store.reads import recipients_of
 from outbox.store.rows import packed, unpacked
 from outbox.store.settle import open_attempts, opened
 

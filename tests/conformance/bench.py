@@ -16,7 +16,7 @@ from dispatcher.backoff import RetryPolicy
 from outbox import Email
 from outbox.database import open_engine
 from outbox.records import Claimed, Granted, Lane, Mark, OpenAttempt, Refused, Settlement
-from outbox.store import accounts, claim, marks, settle, sweep
+from outbox.store import accounts, claim, marks, reads, settle, sweep
 from providers.contract import Outcome, Result
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class Bench:
                 owner=owner,
                 lease=LEASE,
                 default_from=None,
-                namespace=claim.namespace(c),
+                namespace=reads.namespace(c),
             )
         )
 
@@ -68,14 +68,14 @@ class Bench:
         wanted = Mark(claimed.id, claimed.attempt, claimed.token, positions, "key", "digest")
 
         def work(connection: Connection) -> Granted | Refused:
-            at = claim.database_now(connection)
+            at = reads.database_now(connection)
             return marks.mark(connection, [wanted], owner=owner, at=at, lease=LEASE)[claimed.id]
 
         return self.do(work)
 
     def renew(self, claimed: Claimed, owner: str = "a") -> bool:
         def work(connection: Connection) -> bool:
-            expires = claim.database_now(connection) + LEASE
+            expires = reads.database_now(connection) + LEASE
             pairs = [(claimed.id, claimed.token)]
             return bool(marks.renew(connection, pairs, owner=owner, expires=expires))
 
@@ -89,7 +89,7 @@ class Bench:
 
     def decide(self, claimed: Claimed, decision: Callable[[OpenAttempt, Any], Settlement]) -> bool:
         def work(connection: Connection) -> bool:
-            at = claim.database_now(connection)
+            at = reads.database_now(connection)
             rows = settle.load(connection, [(claimed.id, claimed.attempt)], at=at)
             settlement = decision(rows[claimed.id], at)
             decided = settle.apply(connection, [settlement], at=at, shard=1)
@@ -101,7 +101,7 @@ class Bench:
 
     def sweep(self) -> int:
         def work(connection: Connection) -> int:
-            at = claim.database_now(connection)
+            at = reads.database_now(connection)
             decisions = [decide.lapsed(each) for each in sweep.lapsed(connection, at=at)]
             return len(settle.apply(connection, decisions, at=at, shard=1))
 

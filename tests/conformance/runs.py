@@ -15,7 +15,6 @@ from dispatcher.service import dispatch
 from outbox.records import Backlog
 from providers.contract import Provider
 
-
 ACCOUNT = {
     "PROVIDER": "memory",
     "RETRY": "{ attempts = 4, window = '1h', first_delay = '100ms', max_delay = '100ms' }",

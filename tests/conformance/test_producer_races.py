@@ -217,6 +217,13 @@ def _sqlite3(url: str) -> Iterator[Any]:
 
 
 @contextmanager
+def _always_open(url: str) -> Iterator[Any]:
+    path, options = url.removeprefix("sqlite:///"), {"autocommit": False}
+    with closing(sqlite3.connect(path, **options)) as connection:
+        yield connection, connection.execute
+
+
+@contextmanager
 def _not_prepared(url: str) -> Iterator[Any]:
     engine = create_engine(sqlalchemy_url(url))
     with engine.connect() as connection:
@@ -230,7 +237,18 @@ def _django(url: str) -> Iterator[Any]:
         yield connection, cursor.execute
 
 
-@pytest.mark.parametrize("opening", [_sqlite3, _not_prepared, _django])
+@pytest.mark.parametrize(
+    "opening",
+    [
+        _sqlite3,
+        pytest.param(
+            _always_open,
+            marks=pytest.mark.skipif(sys.version_info < (3, 12), reason="needs Python 3.12"),
+        ),
+        _not_prepared,
+        _django,
+    ],
+)
 def test_our_transaction_is_the_writer_from_its_beginning(sqlite_url: str, opening: Any) -> None:
     """Inside ``outbox.transaction`` a read first does no harm: nobody can write in between."""
     with opening(sqlite_url) as (connection, execute), outbox.transaction(connection):

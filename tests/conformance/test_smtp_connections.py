@@ -118,9 +118,10 @@ async def test_a_living_connection_is_taken_before_a_dead_one() -> None:
     assert server.connections == 2
 
 
-async def test_421_after_the_dot_ends_the_connection_and_is_proof() -> None:
-    """A 421 as the final reply is Unavailable, and the next message has a new connection."""
-    with SmtpServer(steps={"dot": ["421 4.3.2 Later", "250"]}) as server:
+@pytest.mark.parametrize("reply", ["421 4.3.2 Later", "raw:421 4.3.2 Later\\r\\n"])
+async def test_421_after_the_dot_ends_the_connection_and_is_proof(reply: str) -> None:
+    """A 421 as the final reply is Unavailable; the next message has a new connection, closed or not."""
+    with SmtpServer(steps={"dot": [reply, "250"]}) as server:
         async with account(server) as provider:
             first = await provider.send(message(), RecordingPermit())
             second = await provider.send(message(number=2), RecordingPermit())

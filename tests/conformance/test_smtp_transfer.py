@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from providers.contract import InDoubt, Unavailable, Withheld
-from providers.smtp_data import Broken, dot_stuffed, transfer
+from providers.smtp_data import Broken, DataPhase, dot_stuffed, transfer
 from providers.smtp_replies import Reply
 
 
@@ -124,3 +124,13 @@ async def test_the_lender_hears_of_a_loss_within_the_phase(line: Line) -> None:
     with pytest.raises(Broken):
         await line.send(b"a\r\n")
     await asyncio.wait_for(line.lender.lost.wait(), 30)
+
+
+async def test_only_the_first_reply_counts(line: Line) -> None:
+    """A second reply before the first was looked at changes nothing, and is remembered."""
+    phase = DataPhase(line.transport)
+    phase.data_received(b"250 2.0.0 first\r\n")
+    phase.data_received(b"550 5.0.0 second\r\n")
+    assert await phase.final_reply(1) == Reply(250, "2.0.0 first")
+    assert phase.out_of_step
+    phase.hand_back()

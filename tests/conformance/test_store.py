@@ -14,7 +14,7 @@ from outbox import Email
 from outbox.keys import key_hash, public_id
 from outbox.records import Granted, Lane, Refused
 from outbox.states import State
-from outbox.store import accounts, claim, finish, sweep
+from outbox.store import accounts, claim, finish, reads, sweep
 from outbox.store import dispatchers as dispatchers_store
 from providers.contract import Accepted, InDoubt, Rejected, Throttled, Unavailable
 from tests.conformance.bench import LEASE, Bench, opened
@@ -49,7 +49,7 @@ def test_a_claim_fills_what_the_outside_sees(bench: Bench) -> None:
     """The public id is derived from the installation's namespace and the key."""
     id_ = bench.enqueue("invoice:7")
     [claimed] = bench.claim()
-    namespace = bench.do(claim.namespace)
+    namespace = bench.do(reads.namespace)
     assert claimed.public_id == public_id(namespace, "invoice:7") == bench.row(id_).public_id
     assert bench.row(id_).account == "main"
 
@@ -67,7 +67,7 @@ def test_the_sender_of_the_configuration_is_stored_at_the_first_claim(bench: Ben
                 owner="a",
                 lease=LEASE,
                 default_from=sender,
-                namespace=claim.namespace(c),
+                namespace=reads.namespace(c),
             )
         )
         bench.settle(claimed, Unavailable("refused"))
@@ -333,7 +333,7 @@ def test_a_throttled_account_is_paused_for_everybody(bench: Bench) -> None:
     assert row.paused_until > bench.row(first.id).updated_at
 
 
-def test_ended_pauses_add_up(bench: Bench) -> None:
+def test_ended_pauses_add_up() -> None:
     """The window's stand-still is the sum of pauses, each only up to now."""
     start = datetime(2026, 11, 29, tzinfo=UTC)
     until = start + timedelta(seconds=90)
@@ -377,7 +377,7 @@ def test_overdue_rows_expire_without_a_claim(bench: Bench) -> None:
     assert bench.do(lambda c: sweep.anything(c, ["main", "paused"]))
     bench.do(
         lambda c: finish.finish(
-            c, [decide.overdue(row) for row in sweep.overdue(c)], at=claim.database_now(c)
+            c, [decide.overdue(row) for row in sweep.overdue(c)], at=reads.database_now(c)
         )
     )
     assert bench.row(id_).state == "expired"
@@ -414,7 +414,7 @@ def test_finishing_names_the_state(bench: Bench) -> None:
     id_ = bench.enqueue()
     bench.claim()
     ending = Ending(id_, "main", State.EXPIRED, None)
-    ended = bench.do(lambda c: finish.finish(c, [ending], at=claim.database_now(c)))
+    ended = bench.do(lambda c: finish.finish(c, [ending], at=reads.database_now(c)))
     assert ended == 0
     assert bench.row(id_).state == "sending"
 

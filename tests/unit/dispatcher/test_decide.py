@@ -35,7 +35,7 @@ from tests.unit.dispatcher.rows import NOW, attempt, people
 
 POLICY = RetryPolicy(attempts=3, window=timedelta(hours=1))
 
-FIRST = [
+FIRST: list[tuple[Outcome, State, AttemptOutcome]] = [
     (Accepted("id-1"), State.ACCEPTED, AttemptOutcome.ACCEPTED),
     (Duplicate("seen"), State.IN_DOUBT, AttemptOutcome.DUPLICATE),
     (Rejected("no such mailbox", "550"), State.FAILED, AttemptOutcome.REJECTED),
