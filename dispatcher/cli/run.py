@@ -146,4 +146,4 @@ def _problems(problems: list[str]) -> list[str]:
 
 def _one_line(error: object) -> str:
     text = str(error).strip()
-    return text
+    return _USERINFO.sub(r"\1", text.partition("\n")[0] if text else type(error).__name__)
