@@ -16,13 +16,18 @@ _START_TIME = 21
 
 
 def myself(slots: int) -> Dispatcher:
-    """This process as a row. The owner is random at every start: a restarted process
-    with the same host name and number must not be taken for the dead one."""
+    """This process as a row.
+
+    The owner begins with host and process for the reader of a journal, and ends with
+    what makes it one of a kind: a process that is started again under the same host name
+    and number must not be taken for the dead one.
+    """
+    host, pid = socket.gethostname(), os.getpid()
     return Dispatcher(
-        owner=secrets.token_hex(16),
-        host=socket.gethostname()[:255],
+        owner=f"{host[:32]}:{pid}:{secrets.token_hex(8)}",
+        host=host[:255],
         machine_boot=_read("/proc/sys/kernel/random/boot_id"),
-        pid=os.getpid(),
+        pid=pid,
         process_start=_process_start(),
         version=__version__,
         slots=slots,

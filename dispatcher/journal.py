@@ -31,7 +31,7 @@ def line(event: Event) -> str:
     """``event`` in one line."""
     match event:
         case Started(owner, accounts, slots):
-            return f"dispatching for {', '.join(accounts)} as {owner[:8]}, {slots} slots"
+            return f"dispatching for {', '.join(accounts)} as {owner}, {slots} slots"
         case Stopping(in_flight, grace):
             return f"stopping: {in_flight} in flight, at most {grace:g} s for them"
         case Settled():

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from dispatcher.backoff import RetryPolicy
 from dispatcher.config import Account, Config
 from dispatcher.events import Listener, Started
 from dispatcher.identity import myself
@@ -108,7 +107,7 @@ async def _prepare(
                 Lane(name, provider.identity, 0, takes_unnamed=name == config.defaults.account)
                 for name, (_, provider) in providers.items()
             ),
-            policies={name: _policy(account) for name, account in config.accounts.items()},
+            policies={name: account.retry for name, account in config.accounts.items()},
         )
 
     return await writing(engine, work)
@@ -116,11 +115,6 @@ async def _prepare(
 
 def _open(account: Account) -> tuple[str, Provider]:
     return account.provider, registry.open_account(account.name, account.provider, account.settings)
-
-
-def _policy(account: Account) -> RetryPolicy:
-    retry = account.retry
-    return RetryPolicy(retry.attempts, retry.window, retry.first_delay, retry.max_delay)
 
 
 def _limits(provider: Provider) -> dict[str, int]:

@@ -96,7 +96,7 @@ def _pending(story: Story) -> str:
 
 def _sending(story: Story) -> str:
     last = _last(story)
-    who = (last.host or f"dispatcher {last.owner[:8]}") if last else "a dispatcher"
+    who = last.by if last else "a dispatcher"
     if last is not None and last.phase is Phase.TRANSMITTING:
         return f"{who} is transmitting it since {clock(last.transmitting_at)}; no answer yet."
     return f"{who} has claimed it; no byte of it has left."

@@ -44,7 +44,7 @@ def parse_url(text: str) -> URL:
     """
     try:
         url = make_url(text)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # what int() finds where a port would be, for one
         raise InvalidDatabase(
             "the database URL cannot be read: write sqlite:///path/to/file or "
             "postgresql://user@host/name"
@@ -138,13 +138,13 @@ def _prepare_sqlite(
 
 def _options(url: URL, schema: str | None) -> dict[str, Any]:
     if url.drivername == "sqlite":
-        return {"connect_args": {"timeout": BUSY_TIMEOUT}}
+        return {"connect_args": {"timeout": BUSY_TIMEOUT}, "hide_parameters": True}
     connect: dict[str, Any] = {"application_name": "postroom", "connect_timeout": 10}
     if schema is not None:
         path = '"' + schema.replace('"', '""') + '"'
         # The server splits its options at white space; a backslash keeps a character.
         connect["options"] = "-csearch_path=" + re.sub(r"([\\\s])", r"\\\1", path)
-    return {"connect_args": connect, "pool_pre_ping": True}
+    return {"connect_args": connect, "pool_pre_ping": True, "hide_parameters": True}
 
 
 def _prepare(engine: Engine, url: URL) -> None:

@@ -178,7 +178,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _first_line(error: DBAPIError) -> str:
-    return str(error.orig).partition("\n")[0]
+    return str(error.orig).strip().partition("\n")[0] or type(error.orig).__name__
 
 
 def _location() -> Path:

@@ -96,7 +96,7 @@ class RecipientDetail:
 
 @dataclass(frozen=True, slots=True)
 class AttemptDetail:
-    """One attempt. ``host`` is the machine of ``owner`` while that dispatcher is known."""
+    """One attempt."""
 
     number: int
     kind: AttemptKind
@@ -104,7 +104,6 @@ class AttemptDetail:
     account_identity: str | None
     phase: Phase
     owner: str
-    host: str | None
     token: int
     recipients: tuple[int, ...]
     idempotency_key: str | None
@@ -117,6 +116,11 @@ class AttemptDetail:
     detail: str | None
     provider_message_id: str | None
     retry_at: datetime | None
+
+    @property
+    def by(self) -> str:
+        """Host and process of its dispatcher: the owner without what makes it unique."""
+        return self.owner.rpartition(":")[0] or self.owner
 
 
 @dataclass(frozen=True, slots=True)

@@ -234,7 +234,7 @@ recipients = Table(
     Column("code", String(64)),
     Column("reason", Text),
     Column("delivery_status", String(32)),
-    Column("provider_message_id", Text),
+    Column("provider_message_id", Text, index=True),
     Column("updated_at", Instant, nullable=False, server_default=default_now()),
     UniqueConstraint("delivery_id", "address_hash"),
     CheckConstraint(_one_of("kind", states.RecipientKind), name="kind"),

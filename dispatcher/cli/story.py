@@ -155,12 +155,11 @@ def _attempt(attempt: AttemptDetail) -> Iterable[Moment]:
     from dispatcher.wording import ENDED
 
     who = f"attempt {attempt.number}"
-    by = attempt.host or attempt.owner[:8]
     kind = "" if attempt.kind == "send" else f" to {attempt.kind}"
     yield (
         attempt.started_at,
         who,
-        f"claimed by {by} for account {attempt.account}{kind}, token {attempt.token}",
+        f"claimed by {attempt.by} for account {attempt.account}{kind}, token {attempt.token}",
     )
     if attempt.transmitting_at is not None:
         yield attempt.transmitting_at, who, "transmitting"

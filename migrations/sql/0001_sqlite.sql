@@ -252,6 +252,8 @@ CREATE TABLE outbox_recipients (
 
 CREATE INDEX ix_outbox_recipients_address_hash ON outbox_recipients (address_hash);
 
+CREATE INDEX ix_outbox_recipients_provider_message_id ON outbox_recipients (provider_message_id);
+
 CREATE TABLE outbox_requests (
     delivery_id INTEGER NOT NULL,
     digest VARCHAR(64) NOT NULL,

@@ -96,12 +96,7 @@ def _recipients(connection: Connection, id_: int) -> Iterable[RecipientDetail]:
 
 
 def _attempts(connection: Connection, id_: int) -> Iterable[AttemptDetail]:
-    rows = connection.execute(
-        select(_A, _P.c.host)
-        .select_from(_A.outerjoin(_P, _P.c.owner == _A.c.owner))
-        .where(_A.c.delivery_id == id_)
-        .order_by(_A.c.number)
-    )
+    rows = connection.execute(select(_A).where(_A.c.delivery_id == id_).order_by(_A.c.number))
     for row in rows:
         yield AttemptDetail(
             number=row.number,
@@ -110,7 +105,6 @@ def _attempts(connection: Connection, id_: int) -> Iterable[AttemptDetail]:
             account_identity=row.account_identity,
             phase=Phase(row.phase),
             owner=row.owner,
-            host=row.host,
             token=row.token,
             recipients=tuple(json.loads(row.recipients)),
             idempotency_key=row.idempotency_key,

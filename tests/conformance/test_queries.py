@@ -178,7 +178,7 @@ def test_a_delivery_is_found_by_each_of_its_names(engine: Engine) -> None:
 
 
 def test_a_story_holds_everything(engine: Engine) -> None:
-    """Recipients, attempts in order with the host that made them, and evidence."""
+    """Recipients, attempts in order with the process that made them, and evidence."""
 
     def rows(connection: Connection) -> int:
         add_dispatcher(connection)
@@ -201,9 +201,11 @@ def test_a_story_holds_everything(engine: Engine) -> None:
             outcome="unavailable",
             outcome_reason="refused",
             retry_at=instant(5),
-            owner="gone",
+            owner="mail-1:4711:ab12",
         )
-        add_attempt(connection, id_, 2, transmitting_at=instant(), recipients="[0, 1]")
+        add_attempt(
+            connection, id_, 2, transmitting_at=instant(), recipients="[0, 1]", owner="gone"
+        )
         add_evidence(connection, id_, attempt=2, recipient=1, detail="late", seen_at=instant())
         return id_
 
@@ -220,12 +222,9 @@ def test_a_story_holds_everything(engine: Engine) -> None:
     assert [r.address for r in story.recipients] == ["ana@example.org", "ben@example.org"]
     assert (story.recipients[0].code, story.recipients[0].reason) == ("550", "no")
     first, second = story.attempts
-    assert (first.outcome, first.reason, first.host) == (
-        AttemptOutcome.UNAVAILABLE,
-        "refused",
-        None,
-    )
-    assert (second.phase, second.outcome, second.host) == (Phase.TRANSMITTING, None, "mail-1")
+    assert (first.outcome, first.reason) == (AttemptOutcome.UNAVAILABLE, "refused")
+    assert (first.by, second.by) == ("mail-1:4711", "gone")
+    assert (second.phase, second.outcome) == (Phase.TRANSMITTING, None)
     assert second.recipients == (0, 1)
     [fact] = story.evidence
     assert (fact.kind, fact.verdict, fact.attempt, fact.detail) == (

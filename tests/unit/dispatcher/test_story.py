@@ -123,8 +123,7 @@ def attempt(outcome: AttemptOutcome | None = None, **fields: Any) -> AttemptDeta
         "account": "main",
         "account_identity": None,
         "phase": Phase.SETTLED if outcome else Phase.CLAIMED,
-        "owner": "0123456789abcdef",
-        "host": "mail-1",
+        "owner": "mail-1:4711:0123456789abcdef",
         "token": 1,
         "recipients": (0,),
         "idempotency_key": None,
@@ -159,19 +158,17 @@ TOLD: list[tuple[Story, str, str]] = [
     (make_story(send_before=LATER), "nothing has left", "Not after 2026-11-29 03:08:12Z"),
     (
         make_story(State.SENDING, attempts=(attempt(),)),
-        "mail-1 has claimed it; no byte of it has left.",
+        "mail-1:4711 has claimed it; no byte of it has left.",
         "If the lease lapses at 2026-11-29 03:08:12Z, it goes back to where it was.",
     ),
     (
         make_story(State.SENDING, attempts=(attempt(phase=Phase.TRANSMITTING, **SENT),)),
-        "mail-1 is transmitting it since 2026-11-29 03:06:12Z; no answer yet.",
+        "mail-1:4711 is transmitting it since 2026-11-29 03:06:12Z; no answer yet.",
         "it will be in doubt",
     ),
     (
-        make_story(
-            State.SENDING, attempts=(attempt(host=None),), stop_requested=StopRequest.CANCEL
-        ),
-        "dispatcher 01234567 has claimed it",
+        make_story(State.SENDING, attempts=(attempt(),), stop_requested=StopRequest.CANCEL),
+        "mail-1:4711 has claimed it",
         "Cancelling was asked for",
     ),
     (
