@@ -245,15 +245,35 @@ class Permit(Protocol):
         ...
 
 
+MeansName: TypeAlias = Literal["replay", "look_up"]
+
+
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a provider really offers when an answer was lost. Data, not behaviour."""
+    """What a provider really offers when an answer was lost. Data, not behaviour.
+
+    Only what the provider documents stands here; what is merely likely is left
+    out, and an account may be told to trust it.
+    """
 
     delivers: bool = True
     """False for accounts that send nothing to anybody (``file``, ``memory``)."""
+    means: tuple[MeansName, ...] = ()
+    """How doubt is settled, the strongest first."""
     replay: Literal["none", "same_response", "duplicate_error"] = "none"
+    duplicate_is_proof: bool = False
+    """Whether "this key was already taken" proves that the message was."""
     key_retention: float = 0.0
     """Seconds for which the provider remembers a key, before any margin."""
+    stores_refusals: bool = False
+    """Whether a refusal is remembered under its key and given again."""
+    look_up: Literal["none", "by_key", "by_operation_id", "by_message_id", "heuristic"] = "none"
+    index_lag: float | None = None
+    """Seconds after which a look-up shows what was taken; None: not documented."""
+    look_up_retention: float | None = None
+    """Seconds for which a look-up finds what was taken; None: not limited."""
+    events: bool = False
+    """Whether authentic events carry our value."""
     per_recipient_results: bool = False
     max_message_bytes: int | None = None
     max_recipients: int | None = None
