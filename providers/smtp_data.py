@@ -185,9 +185,7 @@ class DataPhase(asyncio.Protocol):
     # What the transport calls:
 
     def data_received(self, data: bytes) -> None:
-        if self._reply is not None:
-            self.out_of_step = True
-            return
+        # What came before stays in front: the first reply is the one that counts.
         self._received += data
         try:
             found = read_reply(self._received)

@@ -374,3 +374,13 @@ async def test_the_client_names_itself_by_its_address_or_as_configured() -> None
             async with account(server, **given) as provider:
                 await provider.send(message(), RecordingPermit())
     assert server.said("EHLO") == ["[127.0.0.1]", "mail-1.example.com"]
+
+
+async def test_a_server_that_is_busy_at_ehlo_is_not_asked_with_helo() -> None:
+    """A 4yz to EHLO is about now, not about ESMTP: Unavailable, and no second greeting."""
+    with SmtpServer(steps={"ehlo": ["451 4.3.0 Busy"]}) as server:
+        async with account(server) as provider:
+            result = await provider.send(message(), RecordingPermit())
+    assert isinstance(result.outcome, Unavailable)
+    assert result.outcome.code == "451"
+    assert server.count("HELO") == 0

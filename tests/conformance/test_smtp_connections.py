@@ -240,3 +240,18 @@ async def test_what_goes_wrong_at_quit_is_no_news(fault: str) -> None:
             gc.collect()
     assert server.count("QUIT") >= 2
     assert complaints == []
+
+
+@pytest.mark.parametrize("step", ["greeting", "ehlo", "mail", "rcpt", "data"])
+async def test_a_command_that_is_never_answered_was_not_sent(step: str) -> None:
+    """No reply in time before the message is Unavailable; the connection is given up, not reused."""
+    timeouts = {"connect": "300ms", "command": "300ms"}
+    with SmtpServer(steps={step: ["hang"]}) as server:
+        async with account(server, timeouts=timeouts) as provider:
+            result = await provider.send(message(), RecordingPermit())
+            await happens(server, lambda: server.open == 0)
+    assert isinstance(result.outcome, Unavailable)
+    assert "within 0.3 s" in result.outcome.reason
+    assert result.outcome.counted
+    assert server.connections == 1
+    assert not any(server.ignored)
