@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,9 @@ class Account:
     when_unsure: WhenUnsure
     retry: RetryPolicy
     settings: AccountSettings
+    evidence_wait: timedelta = timedelta(minutes=15)
+    replay_margin: timedelta = timedelta(minutes=5)
+    assume_absent_after: timedelta | None = None
 
     @property
     def capabilities(self) -> Capabilities:
@@ -94,8 +98,17 @@ def _account(
     policy = RetryPolicy(
         head.retry.attempts, head.retry.window, head.retry.first_delay, head.retry.max_delay
     )
-    unsure = head.when_unsure or defaults.when_unsure
-    return Account(name, provider, unsure, policy, anchored(settings, document.folder)), problems
+    account = Account(
+        name,
+        provider,
+        head.when_unsure or defaults.when_unsure,
+        policy,
+        anchored(settings, document.folder),
+        head.evidence_wait,
+        head.replay_margin,
+        head.assume_absent_after,
+    )
+    return account, problems
 
 
 def anchored(settings: AccountSettings, folder: Path) -> AccountSettings:

@@ -118,3 +118,6 @@ class AccountHead(Section):
     provider: str
     when_unsure: WhenUnsure | None = None
     retry: Retry = Retry()
+    evidence_wait: _Window = timedelta(minutes=15)
+    replay_margin: _Window = timedelta(minutes=5)
+    assume_absent_after: _Window | None = None

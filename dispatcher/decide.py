@@ -21,7 +21,9 @@ from dispatcher.answers import counts, end, last_error, pause, reason
 from dispatcher.backoff import RetryPolicy, delay, exhausted
 from outbox.records import (
     AttemptEnd,
+    DoubtRow,
     Ending,
+    Fact,
     Idle,
     OpenAttempt,
     Pause,
@@ -32,19 +34,24 @@ from outbox.records import (
 from outbox.states import (
     AttemptOutcome,
     CancelledReason,
+    EvidenceKind,
     FailedReason,
     HeldReason,
     Phase,
     RecipientResult,
     State,
     StopRequest,
+    Verdict,
     fold,
 )
 from outbox.texts import cleaned
 from providers.contract import (
+    Absent,
     Accepted,
     AccountBlocked,
     Duplicate,
+    Finding,
+    Found,
     InDoubt,
     InFlight,
     KeyMismatch,
@@ -53,6 +60,7 @@ from providers.contract import (
     Result,
     Throttled,
     Unavailable,
+    Unknown,
 )
 
 
@@ -81,22 +89,36 @@ def settle(
         due_at=_due(policy, settled.attempts, asked, now, jitter),
         last_error=last_error(outcomes.values()),
         pause=asked,
+        fact=_fact(attempt, result.outcome),
         clears_failures=attempt.account_failures > 0
         and isinstance(result.outcome, Accepted | Rejected),
     )
     return _with_state(decided, FailedReason.EXHAUSTED if over else FailedReason.REJECTED)
 
 
+def _fact(attempt: OpenAttempt, outcome: Outcome) -> Fact | None:
+    """An accepted replay proves something about the attempts before it."""
+    doubted = any(r.result is RecipientResult.IN_DOUBT for r in _carried(attempt))
+    if doubted and isinstance(outcome, Accepted):
+        return Fact(EvidenceKind.REPLAY, Verdict.TAKEN)
+    return None
+
+
 def invalid(attempt: OpenAttempt, problem: str) -> Settlement:
-    """The message cannot be made into mail: it fails alone, naming the field."""
+    """The message cannot be made into mail: it fails alone, naming the field.
+
+    Doubt about an earlier attempt is not settled by that, and cannot be any more: held.
+    """
     text = cleaned(problem)
+    updates = _open(attempt, RecipientResult.FAILED, reason=text)
+    updates += _doubtful(attempt, RecipientResult.HELD, reason=text)
     decided = replace(
         _unsettled(attempt),
         end=AttemptEnd(AttemptOutcome.REJECTED, reason=text),
-        recipients=_all(attempt, RecipientResult.FAILED, reason=text),
+        recipients=updates,
         last_error=text,
     )
-    return _with_state(decided, FailedReason.INVALID_MESSAGE)
+    return _with_state(decided, FailedReason.INVALID_MESSAGE, HeldReason.NO_EVIDENCE)
 
 
 def withheld(attempt: OpenAttempt, reason: str) -> Settlement:
@@ -108,8 +130,41 @@ def withheld(attempt: OpenAttempt, reason: str) -> Settlement:
     outcome = AttemptOutcome.TOO_LATE if late else AttemptOutcome.NOT_STARTED
     decided = replace(_unsettled(attempt), end=AttemptEnd(outcome, reason=reason))
     if late:
-        decided = replace(decided, recipients=_all(attempt, RecipientResult.EXPIRED))
+        decided = replace(decided, recipients=_open(attempt, RecipientResult.EXPIRED))
     return _with_state(decided)
+
+
+def looked_up(attempt: OpenAttempt, finding: Finding, *, counts: bool, now: datetime) -> Settlement:
+    """The decision about an attempt that only asked. ``counts``: "not found", asked when it
+    was, proves that nothing was taken; then the recipients are open again."""
+    ground = _unsettled(attempt)
+    match finding:
+        case Found(message_id):
+            found = AttemptEnd(AttemptOutcome.ACCEPTED, provider_message_id=cleaned(message_id))
+            updates = tuple(
+                RecipientUpdate(
+                    r.position, RecipientResult.ACCEPTED, provider_message_id=cleaned(message_id)
+                )
+                for r in _carried(attempt)
+            )
+            fact = Fact(EvidenceKind.LOOK_UP, Verdict.TAKEN)
+            return _with_state(replace(ground, end=found, recipients=updates, fact=fact))
+        case Absent() if counts:
+            absent = AttemptEnd(AttemptOutcome.UNAVAILABLE, reason="look-up: not there")
+            late = attempt.send_before is not None and attempt.send_before <= now
+            result = RecipientResult.EXPIRED if late else RecipientResult.PENDING
+            fact = Fact(EvidenceKind.LOOK_UP, Verdict.NOT_TAKEN)
+            ended = replace(ground, end=absent, recipients=_all(attempt, result), due_at=now)
+            return _with_state(replace(ended, fact=fact))
+        case Absent():
+            words = "look-up: not there, which proves nothing yet"
+        case Unknown(reason):
+            words = cleaned(f"look-up: {reason}") or "look-up"
+        case _:
+            assert_never(finding)
+    unsure = AttemptEnd(AttemptOutcome.IN_DOUBT, reason=words)
+    fact = Fact(EvidenceKind.LOOK_UP, Verdict.UNKNOWN)
+    return _with_state(replace(ground, end=unsure, due_at=now, fact=fact))
 
 
 def lapsed(attempt: OpenAttempt) -> Settlement:
@@ -128,6 +183,24 @@ def lapsed(attempt: OpenAttempt) -> Settlement:
         last_error="the dispatcher was lost while transmitting; how much left is not known",
     )
     return _with_state(decided)
+
+
+def held(row: DoubtRow, reason: HeldReason) -> Ending:
+    """Evidence cannot decide: what is in doubt waits for a person."""
+    updates = tuple(RecipientUpdate(p, RecipientResult.HELD) for p in row.in_doubt)
+    return Ending(
+        row.id, row.account, State.HELD, reason, updates, State.IN_DOUBT, before=State.IN_DOUBT
+    )
+
+
+def refuted(row: DoubtRow, now: datetime) -> Ending:
+    """Every attempt that was in doubt has meanwhile been proved not taken."""
+    late = row.send_before is not None and row.send_before <= now
+    result = RecipientResult.EXPIRED if late else RecipientResult.PENDING
+    updates = tuple(RecipientUpdate(p, result) for p in row.in_doubt)
+    results = {r.position: r.result for r in row.recipients}
+    results |= {u.position: u.result for u in updates}
+    return Ending(row.id, row.account, fold(results.values()), None, updates, before=State.IN_DOUBT)
 
 
 def overdue(row: Idle) -> Ending:
@@ -160,6 +233,22 @@ def _all(
     attempt: OpenAttempt, result: RecipientResult, reason: str | None = None
 ) -> tuple[RecipientUpdate, ...]:
     return tuple(RecipientUpdate(r.position, result, reason=reason) for r in _carried(attempt))
+
+
+def _open(
+    attempt: OpenAttempt, result: RecipientResult, reason: str | None = None
+) -> tuple[RecipientUpdate, ...]:
+    """Only those carried for whom nothing is in doubt."""
+    pending = {r.position for r in attempt.recipients if r.result is RecipientResult.PENDING}
+    return tuple(u for u in _all(attempt, result, reason) if u.position in pending)
+
+
+def _doubtful(
+    attempt: OpenAttempt, result: RecipientResult, reason: str | None = None
+) -> tuple[RecipientUpdate, ...]:
+    """Only those carried who were in doubt before."""
+    doubted = {r.position for r in attempt.recipients if r.result is RecipientResult.IN_DOUBT}
+    return tuple(u for u in _all(attempt, result, reason) if u.position in doubted)
 
 
 def _recipient(recipient: RecipientRow, outcome: Outcome) -> RecipientUpdate:
@@ -235,7 +324,11 @@ def _counted(attempt: OpenAttempt, counts: Outcome | None, now: datetime) -> Set
     return replace(ground, attempts=attempt.attempts + 1)
 
 
-def _with_state(decided: Settlement, failed: FailedReason | None = None) -> Settlement:
+def _with_state(
+    decided: Settlement,
+    failed: FailedReason | None = None,
+    held: HeldReason = HeldReason.OPERATOR,
+) -> Settlement:
     """Fold the recipients into the state, then carry out what was asked of a row in flight."""
     known = _after(decided)
     if not known:
@@ -247,7 +340,7 @@ def _with_state(decided: Settlement, failed: FailedReason | None = None) -> Sett
     held_from: State | None = None
     if state is State.HELD:
         mismatch = decided.end.outcome is AttemptOutcome.KEY_MISMATCH
-        reason = HeldReason.KEY_MISMATCH if mismatch else HeldReason.OPERATOR
+        reason = HeldReason.KEY_MISMATCH if mismatch else held
         held_from = State.PENDING if unstopped is State.PENDING else State.IN_DOUBT
     elif state is State.FAILED:
         reason = failed or FailedReason.REJECTED

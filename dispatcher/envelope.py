@@ -22,21 +22,26 @@ def parsed(claimed: Claimed) -> StoredMessage:
 
 
 def envelope(
-    claimed: Claimed, message: StoredMessage, blobs: Mapping[str, bytes], *, provider: str
+    claimed: Claimed,
+    message: StoredMessage,
+    blobs: Mapping[str, bytes],
+    *,
+    provider: str,
+    kept: bytes | None = None,
 ) -> contract.Message:
-    """The message for one attempt, to the recipients that are still open.
+    """The message for one attempt, to the recipients that it is for.
 
     ``blobs`` holds the attachments' contents by SHA-256; ``provider`` chooses
-    among the producer's options. Raises InvalidMessage when the message has no
+    among the producer's options; ``kept`` is the request that a replay repeats. Raises InvalidMessage when the message has no
     sender or an attachment's content is not there.
     """
     sender = _sender(claimed, message)
-    recipients = claimed.open_recipients
+    recipients = claimed.for_recipients
     closed = len(claimed.recipients) - len(recipients)
     unsubscribe = message.list_unsubscribe
     return contract.Message(
         correlation=claimed.public_id,
-        idempotency_key=idempotency_key(claimed.public_id, closed),
+        idempotency_key=claimed.idempotency_key or idempotency_key(claimed.public_id, closed),
         message_id=message_id(claimed.public_id, sender.domain),
         date=claimed.send_after,
         sender=_address(sender),
@@ -57,6 +62,18 @@ def envelope(
         else contract.Unsubscribe(tuple(unsubscribe.urls), unsubscribe.one_click),
         auto_submitted=message.auto_submitted,
         options=dict(message.provider_options.get(provider, {})),
+        kept=kept,
+    )
+
+
+def inquiry(claimed: Claimed, message: StoredMessage) -> contract.Inquiry:
+    """The question that a look-up asks about a delivery in doubt."""
+    return contract.Inquiry(
+        correlation=claimed.public_id,
+        idempotency_key=claimed.idempotency_key or claimed.public_id,
+        message_id=message_id(claimed.public_id, _sender(claimed, message).domain),
+        recipients=tuple(recipient.address for recipient in claimed.for_recipients),
+        first_transmitted_at=claimed.first_transmitted_at or claimed.send_after,
     )
 
 

@@ -40,11 +40,13 @@ from dispatcher import decide
 from dispatcher.clock import running
 from dispatcher.database_errors import connection_lost, first_line
 from dispatcher.events import AccountPaused, DatabaseAway, LeaseLost, Listener, RoundSplit, Settled
+from dispatcher.reconcile import reconcile
 from dispatcher.transactions import writing
 from dispatcher.wishes import (
     Committed,
     End,
     InvalidEnd,
+    LookUpEnd,
     Open,
     Terms,
     WantedMark,
@@ -77,19 +79,9 @@ class Rounds:
 
     # -- what sends ask for ------------------------------------------------- #
 
-    async def mark(
-        self,
-        claimed: Claimed,
-        *,
-        recipients: tuple[int, ...],
-        idempotency_key: str,
-        request_digest: str,
-    ) -> Granted | Refused:
+    async def mark(self, mark: Mark) -> Granted | Refused:
         """Ask that bytes may leave; answered when a round has committed it."""
         answer: asyncio.Future[Granted | Refused] = asyncio.get_running_loop().create_future()
-        mark = Mark(
-            claimed.id, claimed.attempt, claimed.token, recipients, idempotency_key, request_digest
-        )
         self._marks.append(WantedMark(mark, answer))
         self.wanted.set()
         return await answer
@@ -204,21 +196,24 @@ class Rounds:
                 if renewals
                 else set()
             )
-            claimed = (
-                claim.claim(
-                    connection,
-                    self._lanes(connection, want),
-                    owner=terms.owner,
-                    lease=terms.lease,
-                    default_from=terms.default_from,
-                    namespace=terms.namespace,
-                )
-                if want > 0
-                else []
-            )
+            claimed = self._claim(connection, want, at) if want > 0 else []
             return Committed(at, answers, settlements, decided, renewed, claimed)
 
         return await writing(self._engine, work)
+
+    def _claim(self, connection: Connection, want: int, at: datetime) -> list[Claimed]:
+        """Rows in doubt first: their windows close."""
+        terms = self._terms
+        paused = accounts.paused(connection)
+        claimed = reconcile(connection, terms, want, paused=paused, at=at, shard=self._shard)
+        return claimed + claim.claim(
+            connection,
+            self._lanes(paused, want - len(claimed)),
+            owner=terms.owner,
+            lease=terms.lease,
+            default_from=terms.default_from,
+            namespace=terms.namespace,
+        )
 
     def _decide(
         self,
@@ -245,6 +240,8 @@ class Rounds:
                 return decide.withheld(row, reason)
             case InvalidEnd(problem):
                 return decide.invalid(row, problem)
+            case LookUpEnd(finding, counts):
+                return decide.looked_up(row, finding, counts=counts, now=at)
 
     def _write_accounts(
         self, connection: Connection, settlements: Sequence[Settlement], at: datetime
@@ -254,9 +251,8 @@ class Rounds:
         clear = {each.attempt.account for each in settlements if each.clears_failures}
         accounts.clear_failures(connection, clear - {pause.account for pause in pauses})
 
-    def _lanes(self, connection: Connection, want: int) -> list[Lane]:
+    def _lanes(self, paused: set[str], want: int) -> list[Lane]:
         """Unpaused accounts in turn, each with its share, so that none starves another."""
-        paused = accounts.paused(connection)
         running_lanes = [lane for lane in self._terms.lanes if lane.account not in paused]
         if not running_lanes:
             return []

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 
 from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from dispatcher.config import Account, Config
+from dispatcher.doubt import Means
 from dispatcher.events import Listener, Started
 from dispatcher.identity import myself
 from dispatcher.journal import log_lines
@@ -71,7 +73,7 @@ async def _dispatch(
         config.dispatcher.shutdown_grace,
     )
     loop = Loop(engine, rounds, sweep, pace, emit)
-    sender = Sender(engine, rounds, providers, lambda: loop.stopping)
+    sender = Sender(engine, rounds, providers, terms.means, lambda: loop.stopping)
     _stop_on_signals(loop)
     emit(Started(me.owner, names, me.slots))
     await loop.run(sender, mode, names)
@@ -108,6 +110,11 @@ async def _prepare(
                 for name, (_, provider) in providers.items()
             ),
             policies={name: account.retry for name, account in config.accounts.items()},
+            means={
+                name: _means(config.accounts[name], provider)
+                for name, (_, provider) in providers.items()
+            },
+            when_unsure={name: a.when_unsure for name, a in config.accounts.items()},
         )
 
     return await writing(engine, work)
@@ -115,6 +122,17 @@ async def _prepare(
 
 def _open(account: Account) -> tuple[str, Provider]:
     return account.provider, registry.open_account(account.name, account.provider, account.settings)
+
+
+def _means(account: Account, provider: Provider) -> Means:
+    return Means(
+        identity=provider.identity,
+        capabilities=provider.capabilities,
+        longest_send=timedelta(seconds=provider.longest_send),
+        replay_margin=account.replay_margin,
+        evidence_wait=account.evidence_wait,
+        assume_absent_after=account.assume_absent_after,
+    )
 
 
 def _limits(provider: Provider) -> dict[str, int]:

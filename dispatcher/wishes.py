@@ -10,8 +10,10 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from dispatcher.backoff import RetryPolicy
+from dispatcher.doubt import Means
 from outbox.records import Claimed, Granted, Lane, Mark, Refused, Settlement
-from providers.contract import Result
+from outbox.states import WhenUnsure
+from providers.contract import Finding, Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,15 @@ class InvalidEnd:
     problem: str
 
 
-End: TypeAlias = Result | WithheldEnd | InvalidEnd
+@dataclass(frozen=True, slots=True)
+class LookUpEnd:
+    """What the provider answered when it was asked. ``counts``: "not found" is a proof."""
+
+    finding: Finding
+    counts: bool
+
+
+End: TypeAlias = Result | WithheldEnd | InvalidEnd | LookUpEnd
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +51,8 @@ class Terms:
     namespace: UUID
     lanes: tuple[Lane, ...]
     policies: Mapping[str, RetryPolicy]
+    means: Mapping[str, Means]
+    when_unsure: Mapping[str, WhenUnsure]
 
 
 @dataclass(slots=True)

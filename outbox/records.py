@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from outbox.states import (
     AttemptKind,
     AttemptOutcome,
+    EvidenceKind,
     PauseReason,
     Phase,
     RecipientKind,
     RecipientResult,
     State,
     StopRequest,
+    Verdict,
 )
 
 
@@ -40,7 +42,13 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A delivery under our lease, with everything that sending needs."""
+    """A delivery under our lease, with everything that its attempt needs.
+
+    ``carried`` are the positions of the recipients the attempt is for.
+    ``idempotency_key`` and ``request_digest`` are those of the attempt that a
+    replay repeats. ``extra``: policy takes the risk of a second copy with it.
+    ``absence_counts``: a look-up that begins now proves something by "not found".
+    """
 
     id: int
     key: str
@@ -54,16 +62,87 @@ class Claimed:
     send_after: datetime
     due_at: datetime
     send_before: datetime | None
+    carried: tuple[int, ...]
+    kind: AttemptKind = AttemptKind.SEND
+    idempotency_key: str | None = None
+    request_digest: str | None = None
+    first_transmitted_at: datetime | None = None
+    extra: bool = False
+    absence_counts: bool = False
 
     @property
-    def open_recipients(self) -> tuple[RecipientRow, ...]:
-        """Those for whom nothing was taken yet."""
-        return tuple(r for r in self.recipients if r.result is RecipientResult.PENDING)
+    def for_recipients(self) -> tuple[RecipientRow, ...]:
+        """The recipients that this attempt is for."""
+        return tuple(r for r in self.recipients if r.position in self.carried)
+
+
+@dataclass(frozen=True, slots=True)
+class DoubtedAttempt:
+    """An attempt that may have transmitted and has no verdict. After ``over_at`` nothing
+    of it can still leave. ``request_kept``: its bytes are there to be replayed."""
+
+    number: int
+    identity: str
+    recipients: tuple[int, ...]
+    idempotency_key: str | None
+    request_digest: str | None
+    request_kept: bool
+    over_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class DoubtRow:
+    """A delivery in doubt, read under lock, with its whole history of doubt."""
+
+    id: int
+    key: str
+    public_id: str
+    message: str
+    default_from: str | None
+    account: str
+    recipients: tuple[RecipientRow, ...]
+    doubted: tuple[DoubtedAttempt, ...]
+    look_ups: int
+    looked_up_at: datetime | None
+    attempts: int
+    crashes: int
+    window_started_at: datetime | None
+    window_paused: float
+    account_paused: float
+    when_unsure: str | None
+    extra_transmission: str | None
+    first_transmitted_at: datetime
+    send_after: datetime
+    send_before: datetime | None
+    due_at: datetime
+
+    @property
+    def in_doubt(self) -> tuple[int, ...]:
+        """The positions of the recipients nothing is known of."""
+        return tuple(r.position for r in self.recipients if r.result is RecipientResult.IN_DOUBT)
+
+
+@dataclass(frozen=True, slots=True)
+class Retake:
+    """A row in doubt that is to be claimed for an attempt of some kind."""
+
+    row: DoubtRow
+    kind: AttemptKind
+    recipients: tuple[int, ...]
+    identity: str
+    idempotency_key: str | None = None
+    request_digest: str | None = None
+    extra: bool = False
+    absence_counts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The wish to let bytes leave for some recipients (by position) of a claimed row."""
+    """The wish to let bytes leave for some recipients (by position) of a claimed row.
+
+    ``deadline``: how long after the mark the last byte may still leave. ``kept``: the
+    request, where it may have to be replayed.
+    """
 
     id: int
     attempt: int
@@ -71,6 +150,9 @@ class Mark:
     recipients: tuple[int, ...]
     idempotency_key: str
     request_digest: str
+    deadline: timedelta = timedelta()
+    kept: bytes | None = None
+    extra: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +204,11 @@ class OpenAttempt:
     send_before: datetime | None
 
     @property
+    def transmitted(self) -> bool:
+        """Whether bytes may have left in this attempt or in one before it."""
+        return self.phase is Phase.TRANSMITTING or self.claimed_from is State.IN_DOUBT
+
+    @property
     def ours(self) -> bool:
         """Whether this attempt still holds the lease: owner *and* token are the row's."""
         return (
@@ -165,6 +252,14 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
+class Fact:
+    """Evidence that an attempt's end is for something else than itself."""
+
+    kind: EvidenceKind
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
 class Settlement:
     """The decision about one open attempt: what its row, recipients and account become.
 
@@ -186,6 +281,7 @@ class Settlement:
     last_error: str | None = None
     pause: Pause | None = None
     clears_failures: bool = False
+    fact: Fact | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +305,7 @@ class Ending:
     recipients: tuple[RecipientUpdate, ...] = ()
     held_from: State | None = None
     last_error: str | None = None
+    before: State = State.PENDING
 
 
 @dataclass(frozen=True, slots=True)

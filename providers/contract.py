@@ -75,6 +75,8 @@ class Message:
     ``idempotency_key`` starts with it and may carry a suffix. ``date`` is the
     instant the producer asked for, never the instant of the attempt.
     ``options`` are the producer's options for this one provider.
+    ``kept``, where it is given, is the request as it was first sent, byte for
+    byte: an adapter that replays sends it instead of rendering anew.
     """
 
     correlation: str
@@ -97,6 +99,7 @@ class Message:
     unsubscribe: Unsubscribe | None = None
     auto_submitted: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    kept: bytes | None = field(default=None, repr=False)
 
 
 # --------------------------------------------------------------------------- #
@@ -211,6 +214,44 @@ class Result:
 
 
 # --------------------------------------------------------------------------- #
+# Look-up
+# --------------------------------------------------------------------------- #
+
+
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """The question whether a message was taken: everything that may identify it there."""
+
+    correlation: str
+    idempotency_key: str
+    message_id: str
+    recipients: tuple[str, ...]
+    first_transmitted_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The provider has a row that carries our value and is not older than the question."""
+
+    message_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """The provider has no such row, as far as this answer goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The look-up itself failed, was cut short, or answered something else."""
+
+    reason: str
+
+
+Finding: TypeAlias = Found | Absent | Unknown
+
+
+# --------------------------------------------------------------------------- #
 # Permit and provider
 # --------------------------------------------------------------------------- #
 
@@ -236,8 +277,13 @@ def digest(content: bytes) -> str:
 class Permit(Protocol):
     """One attempt's leave to send."""
 
-    async def transmitting(self, recipients: Sequence[str], request_digest: str) -> None:
-        """Commit that bytes may now leave for ``recipients``; raises :class:`Withheld`."""
+    async def transmitting(self, recipients: Sequence[str], request: bytes) -> None:
+        """Commit that ``request`` may now leave for ``recipients``; raises :class:`Withheld`.
+
+        ``request`` is the whole rendered request, without credentials: its digest goes
+        into the journal, and where a provider can be asked again under the same key, it
+        is kept and comes back as :attr:`Message.kept`.
+        """
         ...
 
     def check(self) -> None:
@@ -285,6 +331,8 @@ class Provider(Protocol):
 
     name: str
     capabilities: Capabilities
+    longest_send: float
+    """Seconds from the mark until the last byte has left or the answer is given up."""
 
     @property
     def identity(self) -> str:
@@ -294,3 +342,10 @@ class Provider(Protocol):
     async def send(self, message: Message, permit: Permit) -> Result: ...
 
     async def aclose(self) -> None: ...
+
+
+@runtime_checkable
+class LooksUp(Protocol):
+    """What a provider whose ``capabilities.look_up`` is not ``none`` can do besides."""
+
+    async def look_up(self, inquiry: Inquiry) -> Finding: ...

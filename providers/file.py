@@ -32,7 +32,6 @@ from providers.contract import (
     Rejected,
     Result,
     Unavailable,
-    digest,
 )
 from providers.encoding import WireError
 from providers.mime import render
@@ -41,6 +40,7 @@ from providers.settings import AccountSettings
 
 CAPABILITIES = Capabilities(
     delivers=False,
+    means=("replay",),
     replay="same_response",
     # The folder remembers a name for as long as nobody tidies it up.
     key_retention=timedelta(days=30).total_seconds(),
@@ -73,6 +73,7 @@ class FileProvider:
 
     def __init__(self, name: str, settings: Settings) -> None:
         self.name = name
+        self.longest_send = 60.0  # a disk that takes longer has failed
         # Fixed now: a later change of the working directory must not split the mail.
         self._directory = settings.directory.absolute()
 
@@ -84,10 +85,10 @@ class FileProvider:
     async def send(self, message: Message, permit: Permit) -> Result:
         """Write one message. A full disk or a folder without access is ``Unavailable``."""
         try:
-            content = render(message, eight_bit=True, smtputf8=True)
+            content = message.kept or render(message, eight_bit=True, smtputf8=True)
         except WireError as error:
             return Result(Rejected(redact(str(error)), "invalid_message"))
-        await permit.transmitting(message.recipients, digest(content))
+        await permit.transmitting(message.recipients, content)
         permit.check()
         target = self._directory / f"{_file_name(message)}.eml"
         pieces = {target.with_suffix(".json"): _envelope(message), target: content}

@@ -39,7 +39,7 @@ from typing import TypeAlias, cast
 import httpx
 
 from providers.classify import FOREIGN, Reached, failure
-from providers.contract import InDoubt, Permit, Result, Unavailable, digest
+from providers.contract import InDoubt, Permit, Result, Unavailable
 from providers.http_settings import Timeouts
 from providers.http_transport import SpreadTransport
 from providers.redact import redact
@@ -158,7 +158,7 @@ class HttpClient:
         )
         try:
             async with self.slot():
-                await permit.transmitting(recipients, digest(content))
+                await permit.transmitting(recipients, content)
                 return await self._exchange(request, body, secrets)
         except NoSlot:
             return Result(Unavailable("pool", counted=False))

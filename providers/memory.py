@@ -21,7 +21,6 @@ from providers.contract import (
     Outcome,
     Permit,
     Result,
-    digest,
 )
 from providers.settings import AccountSettings
 
@@ -70,6 +69,7 @@ class MemoryProvider:
         self.capabilities = capabilities
         self.script: deque[Step] = deque(script)
         self.sent: list[Message] = []
+        self.longest_send = 60.0
         self._identity = identity or f"memory:{name}"
 
     @property
@@ -82,18 +82,13 @@ class MemoryProvider:
         step = self.script.popleft() if self.script else Accepted(f"<{message.idempotency_key}>")
         if isinstance(step, BeforeMark):
             return await _perform(step.action, message)
-        await permit.transmitting(message.recipients, request_digest(message))
+        await permit.transmitting(message.recipients, message.kept or request_bytes(message))
         permit.check()
         self.sent.append(message)
         return await _perform(step, message)
 
     async def aclose(self) -> None:
         """Nothing is kept open."""
-
-
-def request_digest(message: Message) -> str:
-    """What stands for the digest of a request here: equal for equal messages."""
-    return digest(request_bytes(message))
 
 
 def request_bytes(message: Message) -> bytes:

@@ -45,8 +45,10 @@ from providers.resend_request import render
 from providers.settings import Secret
 
 CAPABILITIES = Capabilities(
+    means=("replay",),
     replay="same_response",
     key_retention=24 * 3600.0,
+    events=True,
     max_message_bytes=40_000_000,
     max_recipients=50,
 )
@@ -73,6 +75,8 @@ class Resend:
         self.name = name
         self._settings = settings
         self._fingerprint = _fingerprint(_read_key(settings.api_key))
+        timeouts = settings.timeouts
+        self.longest_send = (timeouts.connect + timeouts.total).total_seconds()
         self._client = HttpClient(
             connections=settings.connections, timeouts=settings.timeouts, transport=transport
         )
@@ -90,7 +94,7 @@ class Resend:
             return Result(AccountBlocked("credentials", redact(str(error))))
         self._fingerprint = _fingerprint(key)
         try:
-            content = render(message)
+            content = message.kept or render(message)
             domain = ascii_domain(message.sender.address.rpartition("@")[2]).lower()
         except WireError as error:
             return Result(Rejected(redact(str(error), [key]), "invalid_message"))

@@ -36,7 +36,6 @@ from providers.contract import (
     Rejected,
     Result,
     Withheld,
-    digest,
 )
 from providers.encoding import NeedsSmtpUtf8, WireError
 from providers.mime import render
@@ -66,6 +65,8 @@ class SmtpProvider:
         self.name = name
         self.capabilities = Capabilities(per_recipient_results=True)
         self._settings = settings
+        timeouts = settings.timeouts
+        self.longest_send = (timeouts.command + timeouts.final_reply).total_seconds()
         self._username = settings.login_name()
         self._tls = _tls_context(settings)
         self._pool = Pool(
@@ -206,7 +207,7 @@ async def _hand_over(offer: Offer, permit: Permit) -> Result:
         await session.reset()
         return _result(next(iter(offer.refused.values())), offer.reply, offer.refused)
     try:
-        await permit.transmitting(offer.accepted, digest(offer.content))
+        await permit.transmitting(offer.accepted, offer.content)
     except Withheld:
         await session.reset()
         raise

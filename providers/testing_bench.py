@@ -15,6 +15,7 @@ from providers.contract import (
     Message,
     Outcome,
     Provider,
+    digest,
 )
 
 ACCEPTED = "accepted"
@@ -136,10 +137,10 @@ class RecordingPermit:
     def checks(self) -> int:
         return self.events.count("check")
 
-    async def transmitting(self, recipients: Sequence[str], request_digest: str) -> None:
+    async def transmitting(self, recipients: Sequence[str], request: bytes) -> None:
         self.events.append("mark")
         self.recipients = tuple(recipients)
-        self.request_digest = request_digest
+        self.request_digest = digest(request)
         # A real mark waits for a database; an adapter must bear being suspended here.
         await asyncio.sleep(0)
         if self._at_mark is not None:

@@ -37,6 +37,7 @@ from sqlalchemy import (
     Text,
     UpdateBase,
     bindparam,
+    func,
     insert,
     select,
 )
@@ -44,12 +45,9 @@ from sqlalchemy import (
 from outbox import schema
 from outbox.keys import public_id
 from outbox.message import fingerprint
-from outbox.records import Claimed, Lane, RecipientRow
+from outbox.records import Claimed, Lane, RecipientRow, Retake
 from outbox.schema import Instant, now
-from outbox.states import (
-    AttemptKind,
-    Phase,
-)
+from outbox.states import Phase, RecipientResult, State
 from outbox.store.finish import finish
 from outbox.store.first_claims import complete
 from outbox.store.reads import database_now, recipients_of
@@ -122,6 +120,65 @@ def claim(
     return claimed
 
 
+def retake(
+    connection: Connection,
+    rows: Sequence[Retake],
+    *,
+    owner: str,
+    lease: timedelta,
+    at: datetime,
+) -> list[Claimed]:
+    """Claim rows in doubt, read and locked by this transaction, for a replay, a look-up,
+    or the one extra transmission that policy allows."""
+    if not rows:
+        return []
+    batch = packed(
+        {
+            "id": each.row.id,
+            "account": each.row.account,
+            "public_id": each.row.public_id,
+            "default_from": each.row.default_from,
+            "fingerprint": None,
+            "before": State.IN_DOUBT.value,
+        }
+        for each in sorted(rows, key=lambda each: each.row.id)
+    )
+    parameters = {"owner": owner, "expires": at + lease, "at": at, **batch}
+    leased = {
+        row.id: row for row in connection.execute(_lease(connection.dialect.name), parameters).all()
+    }
+    claimed = [_retaken(each, leased[each.row.id]) for each in rows if each.row.id in leased]
+    _open_attempts(
+        connection, claimed, {each.row.account: each.identity for each in rows}, owner, at
+    )
+    return claimed
+
+
+def _retaken(each: Retake, leased: Row[Any]) -> Claimed:
+    row = each.row
+    return Claimed(
+        id=row.id,
+        key=row.key,
+        public_id=row.public_id,
+        message=row.message,
+        default_from=row.default_from,
+        account=row.account,
+        token=leased.lease_token,
+        attempt=leased.last_attempt,
+        recipients=row.recipients,
+        send_after=row.send_after,
+        due_at=row.due_at,
+        send_before=row.send_before,
+        carried=each.recipients,
+        kind=each.kind,
+        idempotency_key=each.idempotency_key,
+        request_digest=each.request_digest,
+        first_transmitted_at=row.first_transmitted_at,
+        extra=each.extra,
+        absence_counts=each.absence_counts,
+    )
+
+
 def _candidates(connection: Connection, lane: Lane) -> Iterator[Any]:
     left = lane.limit
     for account in (lane.account, "") if lane.takes_unnamed else (lane.account,):
@@ -149,6 +206,7 @@ def _take(
             "public_id": row.public_id or public_id(namespace, row.delivery_key),
             "default_from": row.default_from or default_from,
             "fingerprint": row.fingerprint or fingerprint(row.message),
+            "before": State.PENDING.value,
         }
         for lane, row in sorted(rows, key=lambda pair: pair[1].id)
     )
@@ -170,13 +228,13 @@ def _open_attempts(
             {
                 "delivery_id": each.id,
                 "number": each.attempt,
-                "kind": AttemptKind.SEND.value,
+                "kind": each.kind.value,
                 "account": each.account,
                 "account_identity": identities[each.account],
                 "phase": Phase.CLAIMED.value,
                 "owner": owner,
                 "token": each.token,
-                "recipients": json.dumps([r.position for r in each.open_recipients]),
+                "recipients": json.dumps(each.carried),
                 "started_at": at,
             }
             for each in claimed
@@ -200,6 +258,7 @@ def _claimed(
         send_after=row.send_after,
         due_at=row.due_at,
         send_before=row.send_before,
+        carried=tuple(r.position for r in people if r.result is RecipientResult.PENDING),
     )
 
 
@@ -213,18 +272,19 @@ def _lease(dialect: str) -> UpdateBase:
             "public_id": Text,
             "default_from": Text,
             "fingerprint": Text,
+            "before": Text,
         },
     )
     return (
         _D.update()
-        .where(_D.c.id == v.c.id, _D.c.state == "pending")
+        .where(_D.c.id == v.c.id, _D.c.state == v.c.before)
         .values(
             state="sending",
-            claimed_from="pending",
+            claimed_from=v.c.before,
             account=v.c.account,
             public_id=v.c.public_id,
             default_from=v.c.default_from,
-            fingerprint=v.c.fingerprint,
+            fingerprint=func.coalesce(_D.c.fingerprint, v.c.fingerprint),
             lease_owner=bindparam("owner", type_=Text()),
             lease_token=_D.c.lease_token + 1,
             lease_expires_at=bindparam("expires", type_=Instant()),

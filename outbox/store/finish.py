@@ -23,7 +23,8 @@ _D, _R = schema.deliveries, schema.recipients
 def finish(
     connection: Connection, endings: Sequence[Ending], *, at: datetime, shard: int = 0
 ) -> int:
-    """End (or hold) rows that are ``pending`` and locked by this transaction.
+    """End, hold or give back rows that are locked by this transaction and in the state
+    ``before`` that each ending names.
 
     Returns how many rows really changed.
     """
@@ -41,6 +42,7 @@ def finish(
                     "reason": each.reason,
                     "held_from": each.held_from,
                     "last_error": each.last_error,
+                    "before": each.before.value,
                     "finished_at": at if each.state in FINAL else None,
                 }
                 for each in sorted(endings, key=lambda ending: ending.id)
@@ -92,12 +94,13 @@ def _finish(dialect: str) -> Any:
             "reason": Text,
             "held_from": Text,
             "last_error": Text,
+            "before": Text,
             "finished_at": Instant,
         },
     )
     return (
         _D.update()
-        .where(_D.c.id == v.c.id, _D.c.state == "pending")
+        .where(_D.c.id == v.c.id, _D.c.state == v.c.before)
         .values(
             account=v.c.account,
             state=v.c.state,

@@ -18,7 +18,17 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Integer, Text, bindparam, func, select
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Integer,
+    LargeBinary,
+    Text,
+    bindparam,
+    func,
+    select,
+)
+from sqlalchemy.dialects import postgresql, sqlite
 
 from outbox import schema
 from outbox.records import Granted, Mark, Refused
@@ -26,7 +36,10 @@ from outbox.schema import Instant, now
 from outbox.states import Phase
 from outbox.store.rows import packed, unpacked
 
-_D, _A = schema.deliveries, schema.attempts
+_D, _A, _Q = schema.deliveries, schema.attempts, schema.requests
+
+RENDERER = 1
+"""The version of the renderers, stored with a kept request."""
 
 
 def mark(
@@ -45,7 +58,10 @@ def mark(
         return {}
     dialect = connection.dialect.name
     ordered = sorted(marks, key=lambda each: each.id)
-    rows = packed({"id": each.id, "token": each.token} for each in ordered)
+    rows = packed(
+        {"id": each.id, "token": each.token, "extra": "send_again" if each.extra else None}
+        for each in ordered
+    )
     marked = set(
         connection.execute(
             _mark(dialect), {"me": owner, "at": at, "expires": at + lease, **rows}
@@ -66,11 +82,13 @@ def mark(
                         "recipients": json.dumps(each.recipients),
                         "idempotency_key": each.idempotency_key,
                         "request_digest": each.request_digest,
+                        "deadline_at": at + each.deadline,
                     }
                     for each in granted
                 ),
             },
         )
+        _keep_requests(connection, granted)
     answers: dict[int, Granted | Refused] = {each.id: Granted(at) for each in granted}
     refused = [each for each in ordered if each.id not in marked]
     if refused:
@@ -91,6 +109,22 @@ def renew(
         _renew(connection.dialect.name), {"me": owner, "expires": expires, **rows}
     )
     return set(changed.scalars())
+
+
+def _keep_requests(connection: Connection, marks: Sequence[Mark]) -> None:
+    """The bytes that a replay would have to send, from the first mark on."""
+    rows = [
+        {
+            "of_delivery": each.id,
+            "of_digest": each.request_digest,
+            "of_content": each.kept,
+            "of_version": RENDERER,
+        }
+        for each in marks
+        if each.kept is not None
+    ]
+    if rows:
+        connection.execute(_keep(connection.dialect.name), rows)
 
 
 def _read_back(
@@ -117,8 +151,23 @@ def _read_back(
 
 
 @cache
+def _keep(dialect: str) -> Any:
+    insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
+    return (
+        insert(_Q)
+        .values(
+            delivery_id=bindparam("of_delivery", type_=BigInteger()),
+            digest=bindparam("of_digest", type_=Text()),
+            content=bindparam("of_content", type_=LargeBinary()),
+            renderer_version=bindparam("of_version", type_=Integer()),
+        )
+        .on_conflict_do_nothing()
+    )
+
+
+@cache
 def _mark(dialect: str) -> Any:
-    v = unpacked(dialect, {"id": BigInteger, "token": BigInteger})
+    v = unpacked(dialect, {"id": BigInteger, "token": BigInteger, "extra": Text})
     at = bindparam("at", type_=Instant())
     return (
         _D.update()
@@ -137,6 +186,7 @@ def _mark(dialect: str) -> Any:
         )
         .values(
             first_transmitted_at=func.coalesce(_D.c.first_transmitted_at, at),
+            extra_transmission=func.coalesce(_D.c.extra_transmission, v.c.extra),
             lease_expires_at=bindparam("expires", type_=Instant()),
             updated_at=at,
         )
@@ -155,6 +205,7 @@ def _transmitting(dialect: str) -> Any:
             "recipients": Text,
             "idempotency_key": Text,
             "request_digest": Text,
+            "deadline_at": Instant,
         },
     )
     return (
@@ -171,6 +222,7 @@ def _transmitting(dialect: str) -> Any:
             recipients=v.c.recipients,
             idempotency_key=v.c.idempotency_key,
             request_digest=v.c.request_digest,
+            deadline_at=v.c.deadline_at,
         )
     )
 

@@ -21,7 +21,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Connection, Float, Integer, Row, Text, bindparam, insert, select
 
 from outbox import schema
-from outbox.records import OpenAttempt, Settlement
+from outbox.records import Fact, OpenAttempt, Settlement
 from outbox.schema import Instant
 from outbox.states import (
     FINAL,
@@ -33,6 +33,7 @@ from outbox.states import (
     StopRequest,
     Verdict,
 )
+from outbox.store import doubts, late
 from outbox.store.accounts import paused_seconds
 from outbox.store.finish import tally, update_recipients
 from outbox.store.reads import recipients_of
@@ -84,9 +85,19 @@ def apply(
         connection.execute(_end_attempts(connection.dialect.name), _ends(fresh, at))
     update_recipients(connection, ((s.attempt.id, r) for s in decided for r in s.recipients), at=at)
     tally(connection, ((s.attempt.account, s.state) for s in decided), shard=shard)
-    if stale:
-        _keep_evidence(connection, stale, at)
+    facts = [(s, s.fact) for s in decided if s.fact is not None]
+    facts += [(s, Fact(EvidenceKind.ANSWER, _VERDICTS[s.end.outcome])) for s in stale]
+    keep_evidence(connection, facts, at)
+    late.apply(connection, stale, at=at, shard=shard)
+    forget_requests(connection, decided)
     return {each.attempt.id for each in decided} | repeated
+
+
+def forget_requests(connection: Connection, decided: Sequence[Settlement]) -> None:
+    """What is settled is never replayed; only accounts that replay have kept anything."""
+    over = [s.attempt.id for s in decided if s.state in FINAL and s.attempt.transmitted]
+    if over:
+        doubts.forget_requests(connection, over)
 
 
 def opened(row: Row[Any], people: Any, at: datetime) -> OpenAttempt:
@@ -189,20 +200,25 @@ def _ends(settlements: Sequence[Settlement], at: datetime) -> dict[str, Any]:
     return {"at": at, **rows}
 
 
-def _keep_evidence(connection: Connection, settlements: Sequence[Settlement], at: datetime) -> None:
+def keep_evidence(
+    connection: Connection, facts: Sequence[tuple[Settlement, Fact]], at: datetime
+) -> None:
+    """Insert rows of evidence; nothing ever changes or removes them."""
+    if not facts:
+        return
     connection.execute(
         _insert_evidence(connection.dialect.name),
         packed(
             {
                 "delivery_id": s.attempt.id,
                 "attempt": s.attempt.number,
-                "kind": EvidenceKind.ANSWER.value,
-                "verdict": _VERDICTS[s.end.outcome].value,
+                "kind": fact.kind.value,
+                "verdict": fact.verdict.value,
                 "provider_message_id": s.end.provider_message_id,
                 "seen_at": at,
                 "detail": s.end.reason or s.end.detail,
             }
-            for s in settlements
+            for s, fact in facts
         ),
     )
 

@@ -8,7 +8,8 @@ dispatcher one of the others.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from functools import cache
 
 from sqlalchemy import BigInteger, ClauseElement, SmallInteger, Text, literal_column, select
@@ -20,6 +21,7 @@ from outbox.states import State
 from outbox.store.rows import packed, unpacked
 
 FINISHED = "deliveries_finished"
+SECOND_ACCEPTANCES = "second_acceptances"
 SHARDS = 16
 
 _T = schema.tallies
@@ -35,6 +37,16 @@ def raised(dialect: str, counts: Mapping[tuple[str, State], int], *, shard: int)
     rows = [
         {"name": FINISHED, "labels": f"{account} {state.value}", "shard": shard, "value": count}
         for (account, state), count in sorted(counts.items())
+    ]
+    return Query(_raise(dialect), packed(rows))
+
+
+def counted(dialect: str, name: str, accounts: Iterable[str], *, shard: int) -> Query:
+    """Raise the tally ``name`` once for each of ``accounts``."""
+    counts = Counter(accounts)
+    rows = [
+        {"name": name, "labels": account, "shard": shard, "value": count}
+        for account, count in sorted(counts.items())
     ]
     return Query(_raise(dialect), packed(rows))
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from providers.contract import Address, Message
+from providers.contract import Address, Message, digest
 from providers.smtp import Settings, SmtpProvider
 from tests.servers.smtp import SmtpServer
 
@@ -45,8 +45,8 @@ class RecordingPermit:
         self._at_mark = at_mark
         self._at_check = at_check or {}
 
-    async def transmitting(self, recipients: Sequence[str], request_digest: str) -> None:
-        self.marks.append((tuple(recipients), request_digest))
+    async def transmitting(self, recipients: Sequence[str], request: bytes) -> None:
+        self.marks.append((tuple(recipients), digest(request)))
         if self._at_mark is not None:
             self._at_mark()
 

@@ -24,7 +24,7 @@ from providers.contract import (
     Unavailable,
     Withheld,
 )
-from providers.memory import BeforeMark, MemoryProvider, Step, request_digest
+from providers.memory import BeforeMark, MemoryProvider, Step, request_bytes
 from providers.testing import PROMISES, Bench, Check, RecordingPermit, checks, sample_message
 from tests.conformance.benches import FileBench, MemoryBench, ResendBench, SmtpBench
 
@@ -66,14 +66,14 @@ def test_no_adapter_is_left_out() -> None:
 class SendsFirst(MemoryProvider):
     async def send(self, message: Message, permit: Permit) -> Result:
         self.sent.append(message)
-        await permit.transmitting(message.recipients, request_digest(message))
+        await permit.transmitting(message.recipients, request_bytes(message))
         permit.check()
         return Result(Accepted())
 
 
 class NeverChecks(MemoryProvider):
     async def send(self, message: Message, permit: Permit) -> Result:
-        await permit.transmitting(message.recipients, request_digest(message))
+        await permit.transmitting(message.recipients, request_bytes(message))
         self.sent.append(message)
         return Result(Accepted())
 
@@ -87,7 +87,7 @@ class NeverMarks(MemoryProvider):
 
 class MarksTwice(MemoryProvider):
     async def send(self, message: Message, permit: Permit) -> Result:
-        await permit.transmitting(message.recipients, request_digest(message))
+        await permit.transmitting(message.recipients, request_bytes(message))
         return await super().send(message, permit)
 
 
