@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     Float,
@@ -26,6 +27,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
 )
 
 from outbox import states
@@ -147,6 +149,8 @@ deliveries = Table(
     Column("created_at", Instant, nullable=False, server_default=default_now()),
     Column("updated_at", Instant, nullable=False, server_default=default_now()),
     Column("finished_at", Instant),
+    Column("sender_domain", String(255)),
+    Column("crashes_alone", Integer, nullable=False, server_default="0"),
     CheckConstraint(_one_of("state", states.State), name="state"),
     _check_words("claimed_from", "claimed_from", states.State),
     _check_words("held_from", "held_from", states.State),
@@ -269,6 +273,7 @@ attempts = Table(
     Column("detail", Text),
     Column("provider_message_id", Text),
     Column("retry_at", Instant),
+    Column("alone", Boolean, nullable=False, server_default=false()),
     CheckConstraint(_one_of("kind", states.AttemptKind), name="kind"),
     CheckConstraint(_one_of("phase", states.Phase), name="phase"),
     _check_words("outcome", "outcome", states.AttemptOutcome),
@@ -350,10 +355,27 @@ accounts = Table(
     Column("failures", Integer, nullable=False, server_default="0"),
     Column("rate_state", Text),
     Column("updated_at", Instant, nullable=False, server_default=default_now()),
+    Column("probe_until", Instant),
+    Column("consecutive", Integer, nullable=False, server_default="0"),
     _check_words("pause_reason", "pause_reason", states.PauseReason),
     CheckConstraint("(paused_until IS NULL) = (pause_reason IS NULL)", name="paused"),
     CheckConstraint("(paused_until IS NULL) = (paused_since IS NULL)", name="paused_since"),
-    *_forms("paused_since", "paused_until", "updated_at"),
+    *_forms("paused_since", "paused_until", "updated_at", "probe_until"),
+)
+
+audit = Table(
+    "outbox_audit",
+    metadata,
+    Column("id", _Id, primary_key=True, autoincrement=True),
+    Column("at", Instant, nullable=False, server_default=default_now()),
+    Column("actor", String(255), nullable=False),
+    Column("action", String(32), nullable=False),
+    Column("subject", Text, nullable=False, index=True),
+    Column("operator_note", Text, nullable=False),
+    Column("before", Text),
+    Column("after", Text),
+    *_forms("at"),
+    sqlite_autoincrement=True,
 )
 
 dispatchers = Table(
