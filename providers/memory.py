@@ -17,10 +17,13 @@ from typing import TypeAlias
 from providers.contract import (
     Accepted,
     Capabilities,
+    Finding,
+    Inquiry,
     Message,
     Outcome,
     Permit,
     Result,
+    Unknown,
 )
 from providers.settings import AccountSettings
 
@@ -54,7 +57,7 @@ class MemoryProvider:
     """A scripted account; see :class:`providers.contract.Provider`.
 
     ``script`` may be extended while it is used. ``sent`` holds every message
-    whose bytes left, in order.
+    whose bytes left, in order; ``asked`` every look-up, answered from ``findings``.
     """
 
     def __init__(
@@ -64,11 +67,14 @@ class MemoryProvider:
         *,
         capabilities: Capabilities = CAPABILITIES,
         identity: str = "",
+        findings: Iterable[Finding] = (),
     ) -> None:
         self.name = name
         self.capabilities = capabilities
         self.script: deque[Step] = deque(script)
         self.sent: list[Message] = []
+        self.findings: deque[Finding] = deque(findings)
+        self.asked: list[Inquiry] = []
         self.longest_send = 60.0
         self._identity = identity or f"memory:{name}"
 
@@ -86,6 +92,11 @@ class MemoryProvider:
         permit.check()
         self.sent.append(message)
         return await _perform(step, message)
+
+    async def look_up(self, inquiry: Inquiry) -> Finding:
+        """The next of ``findings``; when they are over, nothing is known."""
+        self.asked.append(inquiry)
+        return self.findings.popleft() if self.findings else Unknown("no finding was scripted")
 
     async def aclose(self) -> None:
         """Nothing is kept open."""

@@ -64,8 +64,7 @@ class Bench:
         )
 
     def mark(self, claimed: Claimed, owner: str = "a") -> Granted | Refused:
-        positions = tuple(r.position for r in claimed.open_recipients)
-        wanted = Mark(claimed.id, claimed.attempt, claimed.token, positions, "key", "digest")
+        wanted = Mark(claimed.id, claimed.attempt, claimed.token, claimed.carried, "key", "digest")
 
         def work(connection: Connection) -> Granted | Refused:
             at = reads.database_now(connection)
@@ -115,10 +114,10 @@ class Bench:
         )
 
     def due_now(self) -> None:
-        """Every waiting row has come due."""
+        """Every waiting row has come due, those in doubt as well."""
         self.sql(
             "UPDATE outbox_deliveries SET due_at = '2026-01-01T00:00:00.000Z' "
-            "WHERE state = 'pending'"
+            "WHERE state IN ('pending', 'in_doubt')"
         )
 
     def row(self, id_: int) -> Any:

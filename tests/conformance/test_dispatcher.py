@@ -105,21 +105,23 @@ def test_an_adapter_that_raises_hurts_only_its_own_row(
     provider = MemoryProvider(script=[BeforeMark(error), error])
     run = drain(database_url, {"main": provider}, slots=1, mode="once")
     bench.due_now()
+    drain(database_url, {"main": provider}, slots=1)
+    bench.due_now()
     run = drain(database_url, {"main": provider}, slots=1)
-    assert sorted(states(bench).values()) == ["accepted", "accepted", "in_doubt"]
+    assert sorted(states(bench).values()) == ["accepted", "accepted", "held"]
     assert run.left is not None
-    assert run.left.in_doubt == 1
+    assert run.left.held == 1
 
 
 def test_doubt_is_kept_and_never_sent_again(bench: Bench, database_url: str) -> None:
-    """A row in doubt stays there through every later drain."""
+    """Where nothing can prove anything, doubt is held, and no drain sends it again."""
     bench.enqueue()
     provider = MemoryProvider(script=[InDoubt("no reply after DATA")])
     for _ in range(3):
         drain(database_url, {"main": provider})
         bench.due_now()
     assert len(provider.sent) == 1
-    assert states(bench) == {"k": "in_doubt"}
+    assert states(bench) == {"k": "held"}
 
 
 def test_a_paused_account_starves_nobody(bench: Bench, database_url: str) -> None:

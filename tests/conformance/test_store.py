@@ -251,10 +251,69 @@ def test_a_stale_worker_changes_no_state_and_its_answer_is_kept(bench: Bench) ->
     bench.lapse()
     bench.sweep()
     [second] = bench.claim("b")
-    assert not bench.settle(first, Accepted("late"))
+    assert not bench.settle(first, Unavailable("late"))
     row = bench.row(first.id)
     assert (row.state, row.lease_owner, row.lease_token) == ("sending", "b", second.token)
+    assert bench.evidence(first.id) == [("answer", "not_taken")]
+
+
+def test_late_proof_of_acceptance_stops_everything_else(bench: Bench) -> None:
+    """Acceptance is monotone: the row is taken from whoever is working on it."""
+    bench.enqueue()
+    [first] = bench.claim("a")
+    bench.mark(first, "a")
+    bench.sql(
+        "UPDATE outbox_deliveries SET state='pending', claimed_from=NULL, lease_owner=NULL, "
+        "lease_expires_at=NULL"
+    )
+    [second] = bench.claim("b")
+    assert not bench.settle(first, Accepted("late"))
+    row = bench.row(first.id)
+    assert (row.state, row.copies, row.lease_owner) == ("accepted", 1, None)
+    assert bench.mark(second, "b") == Refused("lease")
     assert bench.evidence(first.id) == [("answer", "taken")]
+    tallies = {r.labels: r.value for r in bench.sql("SELECT * FROM outbox_tallies")}
+    assert tallies == {"main accepted": 1}
+
+
+def test_a_second_acceptance_is_said_loudly(bench: Bench) -> None:
+    """Two acceptances of one recipient from different attempts are counted, never silent."""
+    bench.enqueue()
+    [first] = bench.claim("a")
+    bench.mark(first, "a")
+    bench.lapse()
+    bench.sweep()
+    bench.sql("UPDATE outbox_deliveries SET state='pending'")
+    bench.sql("UPDATE outbox_recipients SET result='pending'")
+    [second] = bench.claim("b")
+    bench.mark(second, "b")
+    assert bench.settle(second, Accepted("two"))
+    assert not bench.settle(first, Accepted("one"))
+    assert bench.row(first.id).copies == 2
+    tallies = {r.name: r.value for r in bench.sql("SELECT * FROM outbox_tallies")}
+    assert tallies == {"deliveries_finished": 1, "second_acceptances": 1}
+
+
+@pytest.mark.parametrize("state", ["failed", "cancelled", "expired", "held", "unresolved"])
+def test_late_proof_wins_over_any_end(bench: Bench, state: str) -> None:
+    """Whatever was decided meanwhile, proof that it was taken makes it accepted."""
+    bench.enqueue()
+    [claimed] = bench.claim()
+    bench.mark(claimed)
+    bench.lapse()
+    bench.sweep()
+    reasons = {"failed": "'rejected'", "cancelled": "'operator'", "held": "'no_evidence'"}
+    held = state == "held"
+    bench.sql(
+        f"UPDATE outbox_deliveries SET state = :state, reason = {reasons.get(state, 'NULL')}, "
+        f"held_from = {chr(39) + 'in_doubt' + chr(39) if held else 'NULL'}, "
+        f"finished_at = {'NULL' if held else 'updated_at'}",
+        state=state,
+    )
+    bench.settle(claimed, Accepted("it was there"))
+    row = bench.row(claimed.id)
+    assert (row.state, row.reason, row.held_from) == ("accepted", None, None)
+    assert row.finished_at is not None
 
 
 def test_a_late_answer_after_the_sweep_is_evidence(bench: Bench) -> None:
@@ -275,7 +334,7 @@ def test_the_fence_names_the_owner_as_well_as_the_token(bench: Bench) -> None:
     bench.enqueue()
     [claimed] = bench.claim("a")
     bench.sql("UPDATE outbox_deliveries SET lease_owner = 'b'")
-    assert not bench.settle(claimed, Accepted("x"))
+    assert not bench.settle(claimed, Unavailable("x"))
     assert bench.row(claimed.id).state == "sending"
 
 
