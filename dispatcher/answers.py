@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import assert_never
 
 from dispatcher.backoff import RetryPolicy, delay
-from outbox.records import AttemptEnd, OpenAttempt, Pause
-from outbox.states import AttemptOutcome, PauseReason
+from outbox.records import AttemptEnd, OpenAttempt, Pause, Standing
+from outbox.states import AttemptOutcome, FailedReason, PauseReason
 from outbox.texts import cleaned
 from providers.contract import (
     Accepted,
@@ -32,6 +33,11 @@ MAX_PAUSE = timedelta(hours=1)
 MIN_PAUSE = timedelta(seconds=1)
 BLOCK_PAUSE = timedelta(minutes=1)
 """The first pause after a block; it doubles up to :data:`MAX_PAUSE`."""
+
+MAILBOX_REPLIES = frozenset({"450", "451", "452"})
+"""Replies about one mailbox or one transaction (RFC 5321 4.2.3), not about the service."""
+THROTTLED_AT_MOST = timedelta(days=1)
+BLOCKED_AT_MOST = 3
 
 _OUTCOMES: dict[type[Outcome], AttemptOutcome] = {
     Accepted: AttemptOutcome.ACCEPTED,
@@ -55,6 +61,38 @@ def counts(outcome: Outcome) -> bool:
             return True
         case _:
             return False
+
+
+def standing(outcome: Outcome) -> Standing:
+    """What an answer says of its account: that it works, or that it cannot be reached or
+    told. A mailbox that is busy or full is no trouble of the account."""
+    match outcome:
+        case Accepted() | Rejected() | Duplicate() | KeyMismatch():
+            return Standing.WORKS
+        case Unavailable(code=code) if code in MAILBOX_REPLIES:
+            return Standing.WORKS
+        case Unavailable(counted=True) | InDoubt() | InFlight():
+            return Standing.TROUBLED
+        case Unavailable() | Throttled() | AccountBlocked():
+            return Standing.SILENT
+        case _:
+            assert_never(outcome)
+
+
+def given_up(attempt: OpenAttempt, outcome: Outcome, now: datetime) -> FailedReason | None:
+    """Why a delivery ends though nothing refused it: endings of what uses no budget.
+
+    A provider that answers "later" for a day, or a sender that was refused three times
+    though its domain had its turn, would otherwise be tried for ever.
+    """
+    match outcome:
+        case Throttled() if attempt.throttled_since is not None:
+            over = now - attempt.throttled_since >= THROTTLED_AT_MOST
+            return FailedReason.THROTTLED if over else None
+        case AccountBlocked("sender_domain") if attempt.blocks + 1 >= BLOCKED_AT_MOST:
+            return FailedReason.SENDER_NOT_ALLOWED
+        case _:
+            return None
 
 
 def pause(

@@ -18,11 +18,12 @@ from pydantic import BaseModel
 
 from dispatcher.config import Account, Config
 from dispatcher.config_file import ConfigError, KeyPath, Problem, dotted
+from dispatcher.unsafe import AccountTimes, Finding, LoopTimes, findings
 from outbox.settings import without_password
 from providers.settings import Secret, format_duration
 
-RENEWALS = 3
-"""How often a dispatcher should be able to look after a lease before it lapses."""
+WITHOUT_TIMEOUTS = timedelta(seconds=60)
+"""The longest send of a provider that has no time-outs to set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,9 @@ def _values(config: Config) -> Iterator[tuple[KeyPath, Any]]:
         yield (*path, "retry", "window"), retry.window
         yield (*path, "retry", "first_delay"), retry.first_delay
         yield (*path, "retry", "max_delay"), retry.max_delay
+        yield (*path, "evidence_wait"), account.evidence_wait
+        yield (*path, "replay_margin"), account.replay_margin
+        yield (*path, "assume_absent_after"), account.assume_absent_after
 
 
 def _leaves(path: KeyPath, model: BaseModel) -> Iterator[tuple[KeyPath, Any]]:
@@ -131,25 +135,45 @@ def unfit_for_production(config: Config) -> list[Problem]:
 
 
 def warnings(config: Config) -> list[Problem]:
-    """Pairs of values that work, but do not do what somebody may expect of them."""
-    found = []
+    """Pairs of values that cannot be safe, or do not do what somebody may expect of them."""
+    return [
+        Problem(each.key, each.text, config.document.variable(tuple(each.key.split("."))))
+        for each in unsafe_pairs(config)
+    ]
+
+
+def unsafe_pairs(config: Config, *accounts: str) -> tuple[Finding, ...]:
+    """The findings of :mod:`dispatcher.unsafe`, for these accounts; for all if none is named."""
     loop = config.dispatcher
-    if loop.poll_interval * RENEWALS > loop.lease:
-        text = (
-            f"{format_duration(loop.poll_interval)} leaves room for fewer than {RENEWALS} rounds in "
-            f"a lease of {format_duration(loop.lease)}: one slow round may lose leases"
-        )
-        found.append(Problem("dispatcher.poll_interval", text))
-    for account in config.accounts.values():
-        longest = _longest_answer(account)
-        if longest is not None and longest > loop.shutdown_grace:
-            text = (
-                f"{format_duration(loop.shutdown_grace)} is shorter than the longest answer of "
-                f"account {account.name} ({format_duration(longest)}): a stop may cut such a send "
-                "off and leave it in doubt"
-            )
-            found.append(Problem("dispatcher.shutdown_grace", text))
-    return found
+    return findings(
+        LoopTimes(loop.lease, loop.poll_interval, loop.shutdown_grace),
+        *(account_times(config.accounts[name]) for name in accounts or config.accounts),
+    )
+
+
+def account_times(account: Account) -> AccountTimes:
+    """The times of one account, without opening it: its secrets may be elsewhere."""
+    return AccountTimes(
+        name=account.name,
+        capabilities=account.capabilities,
+        retry_attempts=account.retry.attempts,
+        retry_window=account.retry.window,
+        replay_margin=account.replay_margin,
+        evidence_wait=account.evidence_wait,
+        assume_absent_after=account.assume_absent_after,
+        when_unsure=account.when_unsure,
+        longest_send=_longest_send(account),
+        longest_answer=_longest_answer(account),
+    )
+
+
+def _longest_send(account: Account) -> timedelta:
+    """``longest_send`` of the account's provider: after the mark one more step may take its
+    time-out before the answer is waited for."""
+    timeouts = getattr(account.settings, "timeouts", None)
+    before = getattr(timeouts, "command", None) or getattr(timeouts, "connect", None)
+    answer = _longest_answer(account)
+    return WITHOUT_TIMEOUTS if answer is None else (before or timedelta()) + answer
 
 
 def _longest_answer(account: Account) -> timedelta | None:

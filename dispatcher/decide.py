@@ -17,7 +17,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from dispatcher.answers import counts, end, last_error, pause, reason
+from dispatcher.answers import counts, end, given_up, last_error, pause, reason, standing
 from dispatcher.backoff import RetryPolicy, delay, exhausted
 from outbox.records import (
     AttemptEnd,
@@ -63,6 +63,9 @@ from providers.contract import (
     Unknown,
 )
 
+CRASHES_ALONE = 3
+"""Crashes in a row while claimed alone after which a row is held."""
+
 
 def settle(
     attempt: OpenAttempt, result: Result, policy: RetryPolicy, *, now: datetime, jitter: float
@@ -75,11 +78,12 @@ def settle(
         r.position: result.recipients.get(r.address, result.outcome) for r in _carried(attempt)
     }
     settled = _counted(attempt, next(filter(counts, outcomes.values()), None), now)
-    over = settled.attempts > attempt.attempts and exhausted(
-        policy, settled.attempts, _elapsed(settled, now)
-    )
+    over = given_up(attempt, result.outcome, now)
+    counted = settled.attempts > attempt.attempts
+    if counted and exhausted(policy, settled.attempts, _elapsed(settled, now)):
+        over = FailedReason.EXHAUSTED
     updates = tuple(_recipient(r, outcomes[r.position]) for r in _carried(attempt))
-    if over:
+    if over is not None:
         updates = tuple(_given_up(update) for update in updates)
     asked = pause(attempt, result.outcome, policy, now, jitter)
     decided = replace(
@@ -90,10 +94,9 @@ def settle(
         last_error=last_error(outcomes.values()),
         pause=asked,
         fact=_fact(attempt, result.outcome),
-        clears_failures=attempt.account_failures > 0
-        and isinstance(result.outcome, Accepted | Rejected),
+        standing=standing(result.outcome),
     )
-    return _with_state(decided, FailedReason.EXHAUSTED if over else FailedReason.REJECTED)
+    return _with_state(decided, over)
 
 
 def _fact(attempt: OpenAttempt, outcome: Outcome) -> Fact | None:
@@ -170,19 +173,49 @@ def looked_up(attempt: OpenAttempt, finding: Finding, *, counts: bool, now: date
 def lapsed(attempt: OpenAttempt) -> Settlement:
     """The lease ran out under its owner: read by phase. The crash is counted."""
     crashes = attempt.crashes + 1
+    alone = attempt.crashes_alone + int(attempt.alone)
+    if alone >= CRASHES_ALONE:
+        return _crashed_alone(attempt, crashes, alone)
     if attempt.phase is not Phase.TRANSMITTING:
         end = AttemptEnd(AttemptOutcome.NOT_STARTED, reason="lease lapsed before transmitting")
-        decided = replace(_unsettled(attempt), end=end, crashes=crashes)
+        decided = replace(_unsettled(attempt), end=end, crashes=crashes, crashes_alone=alone)
         return _with_state(decided)
     end = AttemptEnd(AttemptOutcome.LOST, reason="lease lapsed while transmitting")
     decided = replace(
         _unsettled(attempt),
         end=end,
         crashes=crashes,
+        crashes_alone=alone,
         recipients=_all(attempt, RecipientResult.IN_DOUBT, reason=end.reason),
         last_error="the dispatcher was lost while transmitting; how much left is not known",
     )
     return _with_state(decided)
+
+
+def _crashed_alone(attempt: OpenAttempt, crashes: int, alone: int) -> Settlement:
+    """Three dispatchers in a row were lost with nothing else in hand: it is this row."""
+    transmitting = attempt.phase is Phase.TRANSMITTING
+    outcome = AttemptOutcome.LOST if transmitting else AttemptOutcome.NOT_STARTED
+    words = f"its dispatcher was lost {alone} times in a row while it was sent alone"
+    decided = replace(
+        _unsettled(attempt),
+        end=AttemptEnd(outcome, reason=words),
+        crashes=crashes,
+        crashes_alone=alone,
+        recipients=_all(attempt, RecipientResult.HELD, reason=words),
+        last_error=words,
+    )
+    ended = _with_state(decided, None, HeldReason.CRASHED_ALONE)
+    if transmitting and ended.state is State.HELD:
+        return replace(ended, held_from=State.IN_DOUBT)
+    before = attempt.claimed_from if attempt.claimed_from is State.IN_DOUBT else State.PENDING
+    return replace(ended, held_from=before) if ended.state is State.HELD else ended
+
+
+def blocked_too_long(row: Idle) -> Ending:
+    """Its account has been blocked for days: a person should know of each row."""
+    ending = _ending(row, RecipientResult.HELD, HeldReason.BLOCKED_TOO_LONG)
+    return replace(ending, held_from=row.state)
 
 
 def held(row: DoubtRow, reason: HeldReason) -> Ending:

@@ -13,7 +13,7 @@ doubt that evidence has meanwhile refuted) goes on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -35,7 +35,7 @@ from dispatcher.doubt import (
     next_step,
 )
 from dispatcher.wishes import Terms
-from outbox.records import Claimed, DoubtedAttempt, DoubtRow, Ending, Retake
+from outbox.records import Claimed, DoubtedAttempt, DoubtRow, Ending, Gate, Retake
 from outbox.states import AttemptKind, WhenUnsure
 from outbox.store import claim, doubts
 from outbox.store.finish import finish
@@ -57,21 +57,33 @@ def reconcile(
     connection: Connection,
     terms: Terms,
     want: int,
+    gates: Mapping[str, Gate],
     *,
-    paused: set[str],
     at: datetime,
     shard: int,
+    alone: bool = False,
 ) -> list[Claimed]:
-    """Take the next step for rows in doubt that are due; claim at most ``want`` of them."""
+    """Take the next step for rows in doubt that are due; claim at most ``want`` of them.
+
+    ``alone``: look at rows in quarantine instead of all others.
+    """
     plan = _Plan()
     for lane in terms.lanes:
-        rows = doubts.due(connection, lane.account, LOOKED_AT, at=at)
+        most = gates[lane.account].most
+        rows = doubts.due(connection, lane.account, LOOKED_AT, at=at, alone=alone)
+        taken = 0
         for row in rows:
-            room = want - len(plan.retakes) if lane.account not in paused else 0
-            _take_step(row, terms, at, plan, room=room, paused=lane.account in paused)
+            room = want - len(plan.retakes)
+            if most is not None:
+                room = min(room, most - taken)
+            before = len(plan.retakes)
+            _take_step(row, terms, at, plan, room=room, paused=most == 0)
+            taken += len(plan.retakes) - before
     finish(connection, plan.endings, at=at, shard=shard)
     doubts.postpone(connection, plan.waits)
-    return claim.retake(connection, plan.retakes, owner=terms.owner, lease=terms.lease, at=at)
+    return claim.retake(
+        connection, plan.retakes, owner=terms.owner, lease=terms.lease, at=at, alone=alone
+    )
 
 
 def doubt_of(row: DoubtRow, policy: RetryPolicy, when_unsure: WhenUnsure, at: datetime) -> Doubt:

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -54,8 +55,20 @@ from dispatcher.wishes import (
     WithheldEnd,
     without_words,
 )
-from outbox.records import Claimed, Granted, Lane, Mark, OpenAttempt, Refused, Settlement
-from outbox.store import accounts, claim, marks, reads, settle, sweep, tallies
+from outbox.records import (
+    AccountReport,
+    Claimed,
+    Gate,
+    Granted,
+    Lane,
+    Mark,
+    OpenAttempt,
+    Pause,
+    Refused,
+    Settlement,
+    Standing,
+)
+from outbox.store import accounts, claim, gates, marks, reads, settle, sweep, tallies
 from providers.contract import Result
 
 LEASE_MARGIN = 0.1
@@ -73,6 +86,9 @@ class Rounds:
         self._marks: list[WantedMark] = []
         self._settles: list[WantedSettle] = []
         self._turn = 0
+        self._gates: dict[str, Gate] = {}
+        self.solo = False
+        """Rows in quarantine are due: the next claim with nothing in flight is for one."""
         self.wanted = asyncio.Event()
         self.suspicious = False
         """A connection was lost: claims may have been committed that nobody saw."""
@@ -190,30 +206,45 @@ class Rounds:
             )
             settlements = self._decide(connection, wanted_settles, jitters, at)
             decided = settle.apply(connection, settlements, at=at, shard=self._shard)
-            self._write_accounts(connection, settlements, at)
+            pauses = self._write_accounts(connection, settlements, at)
             renewed = (
                 marks.renew(connection, renewals, owner=terms.owner, expires=at + terms.lease)
                 if renewals
                 else set()
             )
             claimed = self._claim(connection, want, at) if want > 0 else []
-            return Committed(at, answers, settlements, decided, renewed, claimed)
+            return Committed(at, answers, settlements, decided, renewed, claimed, pauses)
 
         return await writing(self._engine, work)
 
     def _claim(self, connection: Connection, want: int, at: datetime) -> list[Claimed]:
-        """Rows in doubt first: their windows close."""
+        """Rows in doubt first: their windows close. Then pending ones, account by account.
+
+        Rows in quarantine are claimed one at a time and only by a process that has
+        nothing else in hand.
+        """
         terms = self._terms
-        paused = accounts.paused(connection)
-        claimed = reconcile(connection, terms, want, paused=paused, at=at, shard=self._shard)
-        return claimed + claim.claim(
+        alone = self.solo and not self._open
+        self.solo = False
+        names = [lane.account for lane in terms.lanes]
+        self._gates = gates.gates(connection, names, at=at)
+        claimed = reconcile(
+            connection, terms, 1 if alone else want, self._gates, at=at, alone=alone,
+            shard=self._shard,
+        )  # fmt: skip
+        left = (1 if alone else want) - len(claimed)
+        claimed += claim.claim(
             connection,
-            self._lanes(paused, want - len(claimed)),
+            self._lanes(left, claimed),
             owner=terms.owner,
             lease=terms.lease,
             default_from=terms.default_from,
             namespace=terms.namespace,
+            alone=alone,
         )
+        probes = {each.account for each in claimed if self._gates[each.account].most == 1}
+        gates.probing(connection, probes, until=at + terms.lease)
+        return claimed
 
     def _decide(
         self,
@@ -245,22 +276,32 @@ class Rounds:
 
     def _write_accounts(
         self, connection: Connection, settlements: Sequence[Settlement], at: datetime
-    ) -> None:
+    ) -> list[Pause]:
+        """Pauses that answers asked for, and what the round says of each account."""
         pauses = [each.pause for each in settlements if each.pause is not None]
-        accounts.pause(connection, pauses, at=at, by=self._terms.owner)
-        clear = {each.attempt.account for each in settlements if each.clears_failures}
-        accounts.clear_failures(connection, clear - {pause.account for pause in pauses})
+        owner = self._terms.owner
+        accounts.pause(connection, pauses, at=at, by=owner)
+        reports = _reports(settlements)
+        return pauses + gates.judge(connection, reports, self._gates, at=at, by=owner)
 
-    def _lanes(self, paused: set[str], want: int) -> list[Lane]:
+    def _lanes(self, want: int, claimed: Sequence[Claimed]) -> list[Lane]:
         """Unpaused accounts in turn, each with its share, so that none starves another."""
-        running_lanes = [lane for lane in self._terms.lanes if lane.account not in paused]
-        if not running_lanes:
+        probed = {each.account for each in claimed}
+        lanes = []
+        for lane in self._terms.lanes:
+            most = self._gates[lane.account].most
+            if most == 0 or (most == 1 and lane.account in probed):
+                continue
+            lanes.append(lane)
+        if not lanes:
             return []
-        self._turn = (self._turn + 1) % len(running_lanes)
-        ordered = running_lanes[self._turn :] + running_lanes[: self._turn]
+        self._turn = (self._turn + 1) % len(lanes)
+        ordered = lanes[self._turn :] + lanes[: self._turn]
         shares = []
         for index, lane in enumerate(ordered):
             share = -(-want // (len(ordered) - index))
+            most = self._gates[lane.account].most
+            share = share if most is None else min(share, most)
             shares.append(replace(lane, limit=share))
             want -= share
         return [lane for lane in shares if lane.limit > 0]
@@ -311,9 +352,8 @@ class Rounds:
                     seconds=running() - entry.started if entry is not None else 0.0,
                 )
             )
-            if each.pause is not None:
-                pause = each.pause
-                self._emit(AccountPaused(pause.account, pause.reason, pause.until, pause.detail))
+        for pause in outcome.pauses:
+            self._emit(AccountPaused(pause.account, pause.reason, pause.until, pause.detail))
 
     async def _one_by_one(self) -> None:
         """Each mark and settle in a transaction of its own; what is not done stays queued."""
@@ -346,3 +386,19 @@ class Rounds:
         before = running()
         outcome = await self._transact(wanted_marks, wanted_settles, [], 0)
         self._resolve(outcome, wanted_marks, wanted_settles, before)
+
+
+def _reports(settlements: Sequence[Settlement]) -> list[AccountReport]:
+    by_account: dict[str, list[Settlement]] = defaultdict(list)
+    for each in settlements:
+        if each.standing is not Standing.SILENT:
+            by_account[each.attempt.account].append(each)
+    return [
+        AccountReport(
+            account,
+            worked=sum(each.standing is Standing.WORKS for each in said),
+            troubled=sum(each.standing is Standing.TROUBLED for each in said),
+            words=said[-1].last_error or "",
+        )
+        for account, said in by_account.items()
+    ]

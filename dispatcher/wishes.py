@@ -11,7 +11,7 @@ from uuid import UUID
 
 from dispatcher.backoff import RetryPolicy
 from dispatcher.doubt import Means
-from outbox.records import Claimed, Granted, Lane, Mark, Refused, Settlement
+from outbox.records import Claimed, Granted, Lane, Mark, Pause, Refused, Settlement
 from outbox.states import WhenUnsure
 from providers.contract import Finding, Result
 
@@ -91,6 +91,7 @@ class Committed:
     decided: set[int]
     renewed: set[int]
     claimed: list[Claimed]
+    pauses: Sequence[Pause] = ()
 
 
 def without_words(end: End) -> End:

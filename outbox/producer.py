@@ -230,6 +230,7 @@ def _row(item: _Item, options: Options) -> Mapping[str, Any]:
         "tenant": options.tenant,
         "tags": item.email.tags_json(),
         "run_key": None,
+        "sender_domain": None if item.email.from_ is None else item.email.from_.domain.lower(),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import Enum
 
 from outbox.states import (
     AttemptKind,
@@ -175,7 +176,8 @@ class OpenAttempt:
 
     ``account_paused`` is the number of seconds for which the account has ever
     been paused, up to now; what it grew by since ``window_paused`` was stored
-    does not count against the retry window.
+    does not count against the retry window. ``blocks`` attempts were answered
+    "this sender may not"; ``throttled_since`` is when it was first told to come back later.
     """
 
     id: int
@@ -202,6 +204,10 @@ class OpenAttempt:
     account_failures: int
     due_at: datetime
     send_before: datetime | None
+    alone: bool = False
+    crashes_alone: int = 0
+    blocks: int = 0
+    throttled_since: datetime | None = None
 
     @property
     def transmitted(self) -> bool:
@@ -252,6 +258,35 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
+class Gate:
+    """How much of an account's work may be claimed: ``most`` deliveries (None: no limit,
+    0: paused, 1: a probe). ``unclean``: there is something that an answer would clear."""
+
+    account: str
+    most: int | None
+    unclean: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AccountReport:
+    """What one round's answers say of an account: how many show that it works, how many
+    that it cannot be told or reached."""
+
+    account: str
+    worked: int
+    troubled: int
+    words: str = ""
+
+
+class Standing(Enum):
+    """What an answer says of the account it came from."""
+
+    WORKS = "works"
+    TROUBLED = "troubled"
+    SILENT = "silent"
+
+
+@dataclass(frozen=True, slots=True)
 class Fact:
     """Evidence that an attempt's end is for something else than itself."""
 
@@ -276,12 +311,13 @@ class Settlement:
     crashes: int
     window_started_at: datetime | None
     window_paused: float
+    crashes_alone: int = 0
     reason: str | None = None
     held_from: State | None = None
     last_error: str | None = None
     pause: Pause | None = None
-    clears_failures: bool = False
     fact: Fact | None = None
+    standing: Standing = Standing.SILENT
 
 
 @dataclass(frozen=True, slots=True)

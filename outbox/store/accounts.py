@@ -18,7 +18,6 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from outbox import schema
 from outbox.records import Pause
-from outbox.schema import now
 from outbox.store.rows import packed, unpacked
 from outbox.texts import cleaned
 
@@ -50,11 +49,6 @@ def publish(
     connection.execute(_publish(connection.dialect.name), packed(rows))
 
 
-def paused(connection: Connection) -> set[str]:
-    """Accounts that are paused as a whole at this instant."""
-    return set(connection.execute(_PAUSED).scalars())
-
-
 def pause(connection: Connection, pauses: Iterable[Pause], *, at: datetime, by: str) -> None:
     """Pause accounts for every dispatcher. A longer pause that is already there stays."""
     longest: dict[tuple[str, str], Pause] = {}
@@ -66,28 +60,20 @@ def pause(connection: Connection, pauses: Iterable[Pause], *, at: datetime, by: 
         _pause(connection, each, at=at, by=by)
 
 
-def clear_failures(connection: Connection, accounts: Iterable[str]) -> None:
-    """An account answered again: its next pause starts short."""
-    for account in sorted(accounts):
-        connection.execute(_CLEAR, {"of_account": account})
-
-
 def _pause(connection: Connection, pause: Pause, *, at: datetime, by: str) -> None:
     account, scope = pause.account, pause.scope
     dialect = connection.dialect.name
     connection.execute(_ensure(dialect), {"of_account": account, "of_scope": scope})
     where = (_X.c.account == account) & (_X.c.scope == scope)
-    row = connection.execute(
-        select(_X.c.paused_seconds, _X.c.paused_since, _X.c.paused_until, _X.c.failures)
-        .where(where)
-        .with_for_update()
-    ).one()
+    row = connection.execute(select(_X).where(where).with_for_update()).one()
     running = row.paused_until is not None and row.paused_until > at
     if running and row.paused_until >= pause.until:
         return
+    # Nothing has worked since a block or a breaker: the new pause continues the old one.
+    goes_on = running or row.pause_reason not in {None, "throttled", "operator"}
     past = (
         row.paused_seconds
-        if running
+        if goes_on
         else paused_seconds(row.paused_seconds, row.paused_since, row.paused_until, at)
     )
     connection.execute(
@@ -95,23 +81,16 @@ def _pause(connection: Connection, pause: Pause, *, at: datetime, by: str) -> No
         .where(where)
         .values(
             paused_seconds=past,
-            paused_since=row.paused_since if running else at,
+            paused_since=row.paused_since if goes_on else at,
             paused_until=pause.until,
             pause_reason=pause.reason.value,
             pause_detail=cleaned(pause.detail),
             paused_by=by,
             failures=row.failures if running else row.failures + 1,
+            probe_until=None,
             updated_at=at,
         )
     )
-
-
-_PAUSED = select(_X.c.account).where(_X.c.scope == "", _X.c.paused_until > now())
-_CLEAR = (
-    _X.update()
-    .where(_X.c.account == bindparam("of_account", type_=Text()), _X.c.scope == "")
-    .values(failures=0)
-)
 
 
 @cache

@@ -31,20 +31,23 @@ from uuid import UUID
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Connection,
     Integer,
     Row,
     Text,
     UpdateBase,
     bindparam,
+    exists,
     func,
     insert,
+    or_,
     select,
 )
 
 from outbox import schema
 from outbox.keys import public_id
-from outbox.message import fingerprint
+from outbox.message import Address, StoredMessage, fingerprint
 from outbox.records import Claimed, Lane, RecipientRow, Retake
 from outbox.schema import Instant, now
 from outbox.states import Phase, RecipientResult, State
@@ -53,30 +56,50 @@ from outbox.store.first_claims import complete
 from outbox.store.reads import database_now, recipients_of
 from outbox.store.rows import packed, unpacked
 
-_D, _R, _A, _T = schema.deliveries, schema.recipients, schema.attempts, schema.tombstones
+_D, _A, _X = schema.deliveries, schema.attempts, schema.accounts
 
-_CANDIDATES = (
-    select(
-        _D.c.id,
-        _D.c.delivery_key,
-        _D.c.public_id,
-        _D.c.message,
-        _D.c.default_from,
-        _D.c.fingerprint,
-        _D.c.send_after,
-        _D.c.due_at,
-        _D.c.send_before,
+QUARANTINE_AFTER = 3
+"""Crashes after which a row is claimed alone: it hurts nobody else, and nobody hurts it."""
+
+
+def _due(*, quarantined: bool) -> Any:
+    """Due rows of one account whose sender's domain is not blocked there."""
+    domain = func.coalesce(_D.c.sender_domain, bindparam("default_domain", type_=Text()))
+    blocked = exists().where(
+        _X.c.account == bindparam("lane", type_=Text()),
+        _X.c.scope != "",
+        _X.c.scope == domain,
+        or_(_X.c.paused_until > now(), _X.c.probe_until > now()),
     )
-    .where(
-        _D.c.account == bindparam("account", type_=Text()),
-        _D.c.state == "pending",
-        _D.c.due_at <= now(),
-        _D.c.send_before.is_(None) | (_D.c.send_before > now()),
+    crashes = _D.c.crashes
+    return (
+        select(
+            _D.c.id,
+            _D.c.delivery_key,
+            _D.c.public_id,
+            _D.c.message,
+            _D.c.default_from,
+            _D.c.fingerprint,
+            _D.c.sender_domain,
+            _D.c.send_after,
+            _D.c.due_at,
+            _D.c.send_before,
+        )
+        .where(
+            _D.c.account == bindparam("account", type_=Text()),
+            _D.c.state == "pending",
+            _D.c.due_at <= now(),
+            _D.c.send_before.is_(None) | (_D.c.send_before > now()),
+            crashes >= QUARANTINE_AFTER if quarantined else crashes < QUARANTINE_AFTER,
+            ~blocked,
+        )
+        .order_by(_D.c.priority.desc(), _D.c.due_at, _D.c.id)
+        .limit(bindparam("limit", type_=Integer()))
+        .with_for_update(of=_D, skip_locked=True)
     )
-    .order_by(_D.c.priority.desc(), _D.c.due_at, _D.c.id)
-    .limit(bindparam("limit", type_=Integer()))
-    .with_for_update(skip_locked=True)
-)
+
+
+_TOGETHER, _ALONE = _due(quarantined=False), _due(quarantined=True)
 
 
 def claim(
@@ -87,17 +110,24 @@ def claim(
     lease: timedelta,
     default_from: str | None,
     namespace: UUID,
+    alone: bool = False,
 ) -> list[Claimed]:
     """Take due rows of unpaused accounts under a lease; highest priority first.
 
     ``default_from`` is stored with rows whose message names no sender, so that
-    their bytes stay the same after a change of configuration.
+    their bytes stay the same after a change of configuration. ``alone`` takes
+    rows in quarantine instead of all others.
     """
-    taken = [(lane, row) for lane in lanes for row in _candidates(connection, lane)]
+    statement = _ALONE if alone else _TOGETHER
+    taken = [
+        (lane, row)
+        for lane in lanes
+        for row in _candidates(connection, statement, lane, domain_of(default_from))
+    ]
     if not taken:
         return []
     at = database_now(connection)
-    endings, rest = complete(connection, taken)
+    endings, rest, parsed = complete(connection, taken)
     finish(connection, endings, at=at)
     if not rest:
         return []
@@ -109,6 +139,7 @@ def claim(
         expires=at + lease,
         default_from=default_from,
         namespace=namespace,
+        parsed=parsed,
         at=at,
     )
     claimed = [
@@ -116,8 +147,25 @@ def claim(
         for lane, row in rest
         if row.id in leased
     ]
-    _open_attempts(connection, claimed, {lane.account: lane.identity for lane in lanes}, owner, at)
+    identities = {lane.account: lane.identity for lane in lanes}
+    _open_attempts(connection, claimed, identities, owner=owner, at=at, alone=alone)
     return claimed
+
+
+def _sender_domain(
+    row: Row[Any], parsed: Mapping[int, StoredMessage], default_from: str | None
+) -> str | None:
+    message = parsed.get(row.id)
+    if message is not None and message.from_ is not None:
+        return message.from_.domain.lower()
+    return row.sender_domain or domain_of(row.default_from or default_from)
+
+
+def domain_of(mailbox: str | None) -> str | None:
+    """The domain of a mailbox, for comparing with a blocked one."""
+    if mailbox is None:
+        return None
+    return Address.parse(mailbox).domain.lower()
 
 
 def retake(
@@ -127,6 +175,7 @@ def retake(
     owner: str,
     lease: timedelta,
     at: datetime,
+    alone: bool = False,
 ) -> list[Claimed]:
     """Claim rows in doubt, read and locked by this transaction, for a replay, a look-up,
     or the one extra transmission that policy allows."""
@@ -138,6 +187,7 @@ def retake(
             "account": each.row.account,
             "public_id": each.row.public_id,
             "default_from": each.row.default_from,
+            "sender_domain": None,
             "fingerprint": None,
             "before": State.IN_DOUBT.value,
         }
@@ -148,9 +198,8 @@ def retake(
         row.id: row for row in connection.execute(_lease(connection.dialect.name), parameters).all()
     }
     claimed = [_retaken(each, leased[each.row.id]) for each in rows if each.row.id in leased]
-    _open_attempts(
-        connection, claimed, {each.row.account: each.identity for each in rows}, owner, at
-    )
+    identities = {each.row.account: each.identity for each in rows}
+    _open_attempts(connection, claimed, identities, owner=owner, at=at, alone=alone)
     return claimed
 
 
@@ -179,12 +228,22 @@ def _retaken(each: Retake, leased: Row[Any]) -> Claimed:
     )
 
 
-def _candidates(connection: Connection, lane: Lane) -> Iterator[Any]:
+def _candidates(
+    connection: Connection, statement: Any, lane: Lane, default_domain: str | None
+) -> Iterator[Any]:
     left = lane.limit
     for account in (lane.account, "") if lane.takes_unnamed else (lane.account,):
         if left <= 0:
             return
-        rows = connection.execute(_CANDIDATES, {"account": account, "limit": left}).all()
+        rows = connection.execute(
+            statement,
+            {
+                "account": account,
+                "lane": lane.account,
+                "default_domain": default_domain,
+                "limit": left,
+            },
+        ).all()
         left -= len(rows)
         yield from rows
 
@@ -197,6 +256,7 @@ def _take(
     expires: datetime,
     default_from: str | None,
     namespace: UUID,
+    parsed: Mapping[int, StoredMessage],
     at: datetime,
 ) -> dict[int, Row[Any]]:
     batch = packed(
@@ -205,6 +265,7 @@ def _take(
             "account": lane.account,
             "public_id": row.public_id or public_id(namespace, row.delivery_key),
             "default_from": row.default_from or default_from,
+            "sender_domain": _sender_domain(row, parsed, default_from),
             "fingerprint": row.fingerprint or fingerprint(row.message),
             "before": State.PENDING.value,
         }
@@ -219,8 +280,10 @@ def _open_attempts(
     connection: Connection,
     claimed: Sequence[Claimed],
     identities: Mapping[str, str],
+    *,
     owner: str,
     at: datetime,
+    alone: bool,
 ) -> None:
     connection.execute(
         _insert_attempts(connection.dialect.name),
@@ -236,6 +299,7 @@ def _open_attempts(
                 "token": each.token,
                 "recipients": json.dumps(each.carried),
                 "started_at": at,
+                "alone": alone,
             }
             for each in claimed
         ),
@@ -271,6 +335,7 @@ def _lease(dialect: str) -> UpdateBase:
             "account": Text,
             "public_id": Text,
             "default_from": Text,
+            "sender_domain": Text,
             "fingerprint": Text,
             "before": Text,
         },
@@ -284,6 +349,7 @@ def _lease(dialect: str) -> UpdateBase:
             account=v.c.account,
             public_id=v.c.public_id,
             default_from=v.c.default_from,
+            sender_domain=func.coalesce(_D.c.sender_domain, v.c.sender_domain),
             fingerprint=func.coalesce(_D.c.fingerprint, v.c.fingerprint),
             lease_owner=bindparam("owner", type_=Text()),
             lease_token=_D.c.lease_token + 1,
@@ -310,6 +376,7 @@ def _insert_attempts(dialect: str) -> Any:
             "token": BigInteger,
             "recipients": Text,
             "started_at": Instant,
+            "alone": Boolean,
         },
     )
     return insert(_A).from_select(list(v.c.keys()), select(*v.c), include_defaults=False)

@@ -21,6 +21,7 @@ from outbox.columns import Instant, now
 from outbox.records import DoubtedAttempt, DoubtRow
 from outbox.states import AttemptKind, AttemptOutcome, EvidenceKind, Verdict
 from outbox.store.accounts import paused_seconds
+from outbox.store.claim import QUARANTINE_AFTER
 from outbox.store.reads import recipients_of
 from outbox.store.rows import packed, packed_ids, these_ids, unpacked
 
@@ -44,9 +45,13 @@ DOUBTFUL = frozenset(
 """How an attempt ended that may have been taken."""
 
 
-def due(connection: Connection, account: str, limit: int, *, at: datetime) -> list[DoubtRow]:
-    """Up to ``limit`` deliveries of an account that are in doubt and due to be looked at."""
-    rows = connection.execute(_DUE, {"of_account": account, "limit": limit}).all()
+def due(
+    connection: Connection, account: str, limit: int, *, at: datetime, alone: bool = False
+) -> list[DoubtRow]:
+    """Up to ``limit`` deliveries of an account that are in doubt and due to be looked at;
+    ``alone``: those in quarantine instead of all others."""
+    statement = _ALONE if alone else _TOGETHER
+    rows = connection.execute(statement, {"of_account": account, "limit": limit}).all()
     return _doubts(connection, rows, at) if rows else []
 
 
@@ -153,7 +158,7 @@ def _doubted(attempt: Row[Any], kept: set[str]) -> DoubtedAttempt:
     )
 
 
-_DUE = (
+_QUEUE = (
     select(_D, _X.c.paused_seconds, _X.c.paused_since, _X.c.paused_until)
     .select_from(_D.outerjoin(_X, (_X.c.account == _D.c.account) & (_X.c.scope == "")))
     .where(
@@ -165,6 +170,8 @@ _DUE = (
     .limit(bindparam("limit", type_=Integer()))
     .with_for_update(of=_D, skip_locked=True)
 )
+_TOGETHER = _QUEUE.where(_D.c.crashes < QUARANTINE_AFTER)
+_ALONE = _QUEUE.where(_D.c.crashes >= QUARANTINE_AFTER)
 
 
 @cache

@@ -63,6 +63,7 @@ def _insert_deliveries(dialect: str) -> Any:
             "tenant": Text,
             "tags": Text,
             "run_key": Text,
+            "sender_domain": Text,
         },
     )
     start = func.coalesce(v.c.send_after, now())
@@ -80,6 +81,7 @@ def _insert_deliveries(dialect: str) -> Any:
             v.c.tenant,
             v.c.tags,
             v.c.run_key,
+            v.c.sender_domain,
         )
         .where(
             ~exists().where(_D.c.delivery_key == v.c.delivery_key),
@@ -90,7 +92,7 @@ def _insert_deliveries(dialect: str) -> Any:
     )
     columns = (
         "delivery_key message fingerprint account send_after due_at send_before when_unsure "
-        "priority tenant tags run_key"
+        "priority tenant tags run_key sender_domain"
     )
     insert = _insert(dialect)(_D).from_select(columns.split(), chosen, include_defaults=False)
     return insert.on_conflict_do_nothing(index_elements=["delivery_key"]).returning(

@@ -30,8 +30,9 @@ _T = schema.tombstones
 
 def complete(
     connection: Connection, taken: Sequence[tuple[Lane, Row[Any]]]
-) -> tuple[list[Ending], list[tuple[Lane, Row[Any]]]]:
-    """Of the rows about to be claimed, those that end here, and those that go on.
+) -> tuple[list[Ending], list[tuple[Lane, Row[Any]]], dict[int, StoredMessage]]:
+    """Of the rows about to be claimed, those that end here, and those that go on; and the
+    messages that were read here for the first time.
 
     Writes recipients and links of rows that came by SQL.
     """
@@ -50,7 +51,7 @@ def complete(
         rest.append((lane, row))
     if parsed:
         _write_parts(connection, parsed)
-    return endings, rest
+    return endings, rest, parsed
 
 
 def _first_look(row: Row[Any], lane: Lane, buried: set[str]) -> Ending | StoredMessage | None:

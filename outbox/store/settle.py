@@ -18,7 +18,18 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Float, Integer, Row, Text, bindparam, insert, select
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Float,
+    Integer,
+    Row,
+    Text,
+    bindparam,
+    func,
+    insert,
+    select,
+)
 
 from outbox import schema
 from outbox.records import Fact, OpenAttempt, Settlement
@@ -129,6 +140,10 @@ def opened(row: Row[Any], people: Any, at: datetime) -> OpenAttempt:
         account_failures=row.failures or 0,
         due_at=row.due_at,
         send_before=row.send_before,
+        alone=bool(row.alone),
+        crashes_alone=row.crashes_alone,
+        blocks=row.blocks,
+        throttled_since=row.throttled_since,
     )
 
 
@@ -139,8 +154,17 @@ def open_attempts() -> Any:
     )
     names = (
         "id delivery_key state claimed_from stop_requested account lease_owner lease_token attempts "
-        "crashes window_started_at window_paused due_at send_before"
+        "crashes crashes_alone window_started_at window_paused due_at send_before"
     )
+    earlier = _A.alias("earlier")
+
+    def history(what: Any, outcome: str) -> Any:
+        return (
+            select(what)
+            .where(earlier.c.delivery_id == _D.c.id, earlier.c.outcome == outcome)
+            .scalar_subquery()
+        )
+
     return select(
         *(_D.c[name] for name in names.split()),
         _A.c.number,
@@ -154,6 +178,9 @@ def open_attempts() -> Any:
         _X.c.paused_since,
         _X.c.paused_until,
         _X.c.failures,
+        _A.c.alone,
+        history(func.count(), "account_blocked").label("blocks"),
+        history(func.min(earlier.c.started_at), "throttled").label("throttled_since"),
     ).select_from(joined)
 
 
@@ -171,6 +198,7 @@ def _update_deliveries(
             "due_at": s.due_at,
             "attempts": s.attempts,
             "crashes": s.crashes,
+            "crashes_alone": s.crashes_alone,
             "copies": int(s.state is State.ACCEPTED),
             "window_started_at": s.window_started_at,
             "window_paused": s.window_paused,
@@ -248,6 +276,7 @@ def _settle(dialect: str) -> Any:
             "due_at": Instant,
             "attempts": Integer,
             "crashes": Integer,
+            "crashes_alone": Integer,
             "copies": Integer,
             "window_started_at": Instant,
             "window_paused": Float,
@@ -270,6 +299,7 @@ def _settle(dialect: str) -> Any:
             due_at=v.c.due_at,
             attempts=v.c.attempts,
             crashes=v.c.crashes,
+            crashes_alone=v.c.crashes_alone,
             copies=_D.c.copies + v.c.copies,
             window_started_at=v.c.window_started_at,
             window_paused=v.c.window_paused,
