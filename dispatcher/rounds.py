@@ -113,6 +113,11 @@ class Rounds:
         """Claimed deliveries that are not settled yet."""
         return len(self._open)
 
+    def holds(self, delivery_id: int, token: int) -> bool:
+        """Whether this process has claimed the delivery under ``token`` and not settled it yet."""
+        entry = self._open.get(delivery_id)
+        return entry is not None and entry.claimed.token == token
+
     def renewal_due(self) -> float | None:
         """When (:func:`dispatcher.clock.running`) the next lease wants renewing; None without any."""
         if not self._open:
