@@ -29,6 +29,10 @@ Mode: TypeAlias = Literal["forever", "once", "drain"]
 
 ALIVE_EVERY = 5.0
 """Seconds between two signs of life."""
+KNOCK_EVERY = 0.2
+"""Seconds between two tries to reach a database that is away."""
+QUARANTINE_PATIENCE = 60.0
+"""Seconds for which a row in quarantine waits for an idle moment of this process."""
 GIVE_UP_AFTER = 30.0
 """Seconds without a database after which ``--once`` and ``--drain`` end."""
 
@@ -53,8 +57,12 @@ class Loop:
         self._sweep = sweep
         self._pace = pace
         self._emit = emit
+        self._sender: Sender | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._next_claim = 0.0
+        self._solo = self._was_solo = False
+        """A row in quarantine is on its way; the last claim was for one."""
+        self._patience_ends = running() + QUARANTINE_PATIENCE
         self._idle = False
         """The last claim found less than it asked for."""
         self._claims_left: int | None = None
@@ -71,7 +79,8 @@ class Loop:
     def stop(self) -> None:
         """Claim nothing more; what is on its way may finish within the grace period.
 
-        Asked a second time, the grace period is over.
+        What is claimed and not on its way goes back at once. Asked a second time,
+        the grace period is over.
         """
         if self._stop_at is not None:
             self._abort()
@@ -80,13 +89,17 @@ class Loop:
         self._stop_at = running() + grace
         self._emit(Stopping(len(self._tasks), grace))
         asyncio.get_running_loop().call_later(grace, self._abort)
+        if self._sender is not None:
+            self._sender.release()
         self._rounds.wanted.set()
 
     async def run(self, sender: Sender, mode: Mode, accounts: tuple[str, ...]) -> None:
         """Work in ``mode``: for ever, one round of claims, or until nothing is due."""
+        self._sender = sender
         self._claims_left = 1 if mode == "once" else None
-        await self._sweep.alive(0)
-        await self._sweep.run_once()
+        with contextlib.suppress(DBAPIError, OSError):  # the rounds wait for the database
+            await self._sweep.alive(0)
+            await self._sweep.run_once()
         sweeper = asyncio.create_task(self._sweep_forever())
         try:
             while True:
@@ -100,6 +113,7 @@ class Loop:
                 self._raise_failures(sweeper)
         finally:
             self._swept.set()
+            await self._abandon()
             await sweeper
 
     async def _round(self) -> list[Claimed]:
@@ -125,7 +139,25 @@ class Loop:
         """How many rows may be claimed now."""
         if self.stopping or self._claims_left == 0 or running() < self._next_claim:
             return 0
+        if self._solo and self._tasks:
+            return 0
+        self._solo = False
+        if self._rounds.quarantined and self._turn_of_quarantine():
+            if self._tasks:
+                return 0
+            self._solo = self._rounds.solo = True
+            self._patience_ends = running() + QUARANTINE_PATIENCE
+            return 1
         return max(0, self._pace.slots - len(self._tasks))
+
+    def _turn_of_quarantine(self) -> bool:
+        """A row in quarantine goes when nothing else is in hand; after a minute of waiting
+        it is made way for."""
+        if not self._tasks and not self._was_solo:
+            self._was_solo = True
+            return True
+        self._was_solo = False
+        return running() >= self._patience_ends
 
     async def _finished(self, mode: Mode, accounts: tuple[str, ...]) -> bool:
         if self._away_since is not None:
@@ -136,10 +168,15 @@ class Loop:
             return True
         if mode == "once":
             return self._claims_left == 0
-        if mode == "drain" and self._idle:
+        return mode == "drain" and self._idle and await self._drained(accounts)
+
+    async def _drained(self, accounts: tuple[str, ...]) -> bool:
+        try:
             left = await backlog(self._engine, accounts)
-            return left.due == 0 and left.sending == 0
-        return False
+        except (DBAPIError, OSError):
+            self._away_since = self._away_since or running()
+            return False
+        return left.due == 0 and left.sending == 0
 
     def _gave_up(self, mode: Mode) -> bool:
         """Without a database: results are kept for it, but not for ever when asked to end."""
@@ -150,18 +187,17 @@ class Loop:
 
     async def _wait(self) -> None:
         """Until something is wanted: by a send, a free slot, a lease, or the clock."""
+        if self._away_since is not None:
+            # Whatever is wanted, and however long it has been due: no faster than this.
+            await asyncio.sleep(KNOCK_EVERY)
+            return
         moments = []
         if not self.stopping and self._claims_left != 0 and len(self._tasks) < self._pace.slots:
             moments.append(self._next_claim)
-        if self._away_since is not None:
-            moments.append(running() + 0.2)
         renewal = self._rounds.renewal_due()
         if renewal is not None:
             moments.append(renewal)
         timeout = max(0.0, min(moments) - running()) if moments else 1.0
-        if self._away_since is not None:
-            await asyncio.sleep(timeout)
-            return
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._rounds.wanted.wait(), timeout)
 
@@ -192,6 +228,15 @@ class Loop:
             raise self._failure
         if sweeper.done():
             sweeper.result()
+
+    async def _abandon(self) -> None:
+        """End the sends that are left when the loop ends early; their leases will lapse.
+
+        Cancelled once, a send hands in its end, and nobody would write that any more.
+        """
+        while self._tasks:
+            self._abort()
+            await asyncio.wait(self._tasks, timeout=0.1)
 
     def _abort(self) -> None:
         """The grace period is over: what is still on its way is given up, as doubt."""

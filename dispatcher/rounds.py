@@ -87,8 +87,10 @@ class Rounds:
         self._settles: list[WantedSettle] = []
         self._turn = 0
         self._gates: dict[str, Gate] = {}
+        self.quarantined = False
+        """Rows in quarantine were due when this process last claimed."""
         self.solo = False
-        """Rows in quarantine are due: the next claim with nothing in flight is for one."""
+        """The next claim, if nothing is in flight, is for one of them."""
         self.wanted = asyncio.Event()
         self.suspicious = False
         """A connection was lost: claims may have been committed that nobody saw."""
@@ -120,6 +122,11 @@ class Rounds:
     def in_flight(self) -> int:
         """Claimed deliveries that are not settled yet."""
         return len(self._open)
+
+    def holds(self, delivery_id: int, token: int) -> bool:
+        """Whether this process has claimed the delivery under ``token`` and not settled it yet."""
+        entry = self._open.get(delivery_id)
+        return entry is not None and entry.claimed.token == token
 
     def renewal_due(self) -> float | None:
         """When (:func:`dispatcher.clock.running`) the next lease wants renewing; None without any."""
@@ -242,6 +249,7 @@ class Rounds:
             namespace=terms.namespace,
             alone=alone,
         )
+        self.quarantined = not alone and claim.quarantined(connection, names)
         probes = {each.account for each in claimed if self._gates[each.account].most == 1}
         gates.probing(connection, probes, until=at + terms.lease)
         return claimed

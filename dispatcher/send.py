@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
@@ -57,6 +57,17 @@ class Sender:
         self._rounds = rounds
         self._providers = providers
         self._stopping = stopping
+        self._under_way: dict[SendPermit, asyncio.Task[Any] | None] = {}
+
+    def release(self) -> None:
+        """Give up every attempt that has no mark yet: nothing of it can have left.
+
+        For a process that stops: these wait for a connection, or for a server that
+        may never answer, and the next dispatcher could be sending them by now.
+        """
+        for permit, task in self._under_way.items():
+            if task is not None and not permit.marked:
+                task.cancel()
 
     async def send(self, claimed: Claimed) -> None:
         """One attempt; returns when its end is committed."""
@@ -76,13 +87,18 @@ class Sender:
             return InvalidEnd(str(error))
         except asyncio.CancelledError:
             return WithheldEnd("shutdown")
+        if self._stopping():
+            return WithheldEnd("shutdown")
         permit = self._permit(claimed, outgoing, provider, contents)
+        self._under_way[permit] = asyncio.current_task()
         try:
             return await provider.send(outgoing, permit)
         except Withheld as withheld:
             return WithheldEnd(withheld.reason)
         except BaseException as error:  # noqa: BLE001  (an adapter's SystemExit is its own affair)
             return _raised(error, permit)
+        finally:
+            del self._under_way[permit]
 
     def _permit(
         self,

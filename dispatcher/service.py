@@ -66,7 +66,7 @@ async def _dispatch(
     names = tuple(providers)
     terms = await _prepare(engine, config, providers, me)
     rounds = Rounds(engine, terms, emit)
-    sweep = Sweep(engine, me, names, emit)
+    sweep = Sweep(engine, me, names, emit, rounds.holds)
     pace = Pace(
         config.dispatcher.concurrency,
         config.dispatcher.poll_interval,

@@ -6,7 +6,7 @@ nothing must not stand in the writers' way.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from sqlalchemy import Connection
@@ -22,7 +22,10 @@ FORGET_AFTER = timedelta(days=1)
 
 
 class Sweep:
-    """One dispatcher's share of the sweeping, and its sign of life."""
+    """One dispatcher's share of the sweeping, and its sign of life.
+
+    ``at_work`` tells whether this process is itself at work under a lease (delivery id, token).
+    """
 
     def __init__(
         self,
@@ -30,11 +33,13 @@ class Sweep:
         me: Dispatcher,
         accounts: Sequence[str],
         emit: Listener,
+        at_work: Callable[[int, int], bool],
     ) -> None:
         self._engine = engine
         self._me = me
         self._accounts = tuple(accounts)
         self._emit = emit
+        self._at_work = at_work
 
     async def alive(self, slots_used: int) -> None:
         """Say that this dispatcher lives."""
@@ -71,7 +76,10 @@ class Sweep:
     def _sweep(self, connection: Connection) -> int:
         at = reads.database_now(connection)
         shard = tallies.shard_of(self._me.owner)
-        found = sweep.lapsed(connection, at=at)
+        # What this very process still works on is not lost, however long the database was away.
+        found = [
+            row for row in sweep.lapsed(connection, at=at) if not self._at_work(row.id, row.token)
+        ]
         decisions = [decide.lapsed(attempt) for attempt in found]
         changed = settle.apply(connection, decisions, at=at, shard=shard)
         for decision in decisions:

@@ -25,9 +25,8 @@ from providers.contract import Capabilities
 RENEWALS = 3
 """How often a dispatcher should be able to look after a lease before it lapses."""
 EVENTS_WITHIN = timedelta(minutes=5)
-"""How long the first event about a message may reasonably take: Brevo gathers events for five
-minutes (developers.brevo.com, batched webhooks), and Svix, by which Resend sends them, tries
-for the third time after five minutes (docs.svix.com/retries)."""
+"""How long the first event about a message may reasonably take: Resend's webhooks are tried
+again after 5 s and then after 5 min, and Brevo's batched ones gather for 5 min."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ def findings(loop: LoopTimes, *accounts: AccountTimes) -> tuple[Finding, ...]:
 
 
 def spelled(value: timedelta) -> str:
-    """A time for people, in its two largest units: ``23 h 52 min``, ``90 s`` as ``1 min 30 s``."""
+    """A time for people, in its two largest units: ``23 h 52 min``, ``1 min 30 s``."""
     left = round(value.total_seconds(), 3)
     if left < 60:
         return f"{left:g} s"

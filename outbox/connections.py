@@ -215,6 +215,9 @@ def _sqlalchemy(connection: Connection, *, writes: bool) -> tuple[str, Callable[
             "its engine with outbox.prepare_sqlite(engine)."
         )
 
+    if writes and name == "sqlite" and connection.in_nested_transaction():
+        _check_savepoint(driver)
+
     def execute(query: Query) -> Rows:
         result = connection.execute(query.statement, dict(query.parameters))  # type: ignore[call-overload]
         return [tuple(row) for row in result] if result.returns_rows else []
@@ -244,6 +247,16 @@ def _commits_each(connection: Any) -> bool:
     if getattr(connection, "autocommit", -1) is True:  # Python 3.12 and newer
         begins = False
     return not begins and not connection.in_transaction
+
+
+def _check_savepoint(driver: Any) -> None:
+    """As Python's driver comes, SQLAlchemy's transaction begins with the first write, not before
+    a SAVEPOINT; then the end of the SAVEPOINT commits it, and no rollback takes it back."""
+    if driver.isolation_level is not None and getattr(driver, "autocommit", -1) is not False:
+        raise NotInTransaction(
+            "a savepoint on this SQLite engine may be committed on its own, and the delivery with "
+            "it.\n  Prepare the engine with outbox.prepare_sqlite(engine)."
+        )
 
 
 _IDLE = 0

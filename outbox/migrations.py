@@ -13,7 +13,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, column, inspect, select, table, text
+from sqlalchemy import Connection, String, column, inspect, select, table, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateSchema
 
@@ -29,7 +29,7 @@ VERSION_TABLE = "outbox_schema_version"
 HEAD = "0002"
 """The revision this version of the code needs."""
 
-_VERSION = table(VERSION_TABLE, column("version_num"))
+_VERSION = table(VERSION_TABLE, column("version_num", String()))
 _LOCK = 0x6F7574626F78  # "outbox": one number for every installation in a database
 _LOCK_WAIT = "120s"
 _DDL_WAIT = "15s"

@@ -219,6 +219,14 @@ Index(
     postgresql_where=_ENDS,
     sqlite_where=_ENDS,
 )
+_QUARANTINED = (deliveries.c.crashes >= 3) & deliveries.c.state.in_(["pending", "in_doubt"])
+Index(
+    "ix_outbox_deliveries_quarantine",
+    deliveries.c.account,
+    deliveries.c.due_at,
+    postgresql_where=_QUARANTINED,
+    sqlite_where=_QUARANTINED,
+)
 Index("ix_outbox_deliveries_finished_at", deliveries.c.finished_at)
 
 

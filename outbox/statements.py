@@ -66,8 +66,7 @@ def _text(query: Query, dialect: str) -> tuple[str, dict[str, Any], bool]:
 
 def execute_sqlite(connection: sqlite3.Connection, query: Query) -> Rows:
     sql, parameters, _ = _text(query, "sqlite")
-    cursor = sqlite3.Cursor(connection)
-    cursor.row_factory = None
+    cursor = sqlite3.Cursor(connection)  # without the caller's row_factory
     try:
         cursor.execute(sql, parameters)
         return [tuple(map(_as_text, row)) for row in cursor.fetchall()]

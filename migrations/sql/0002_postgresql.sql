@@ -10,6 +10,8 @@ ALTER TABLE outbox_accounts
     ADD COLUMN probe_until TIMESTAMP WITH TIME ZONE,
     ADD COLUMN consecutive INTEGER DEFAULT '0' NOT NULL;
 
+CREATE INDEX ix_outbox_deliveries_quarantine ON outbox_deliveries (account, due_at) WHERE crashes >= 3 AND state IN ('pending', 'in_doubt');
+
 CREATE TABLE outbox_audit (
     id BIGSERIAL NOT NULL,
     at TIMESTAMP WITH TIME ZONE DEFAULT outbox_now() NOT NULL,

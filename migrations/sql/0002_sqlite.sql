@@ -11,6 +11,8 @@ ALTER TABLE outbox_accounts ADD COLUMN probe_until VARCHAR(24)
 
 ALTER TABLE outbox_accounts ADD COLUMN consecutive INTEGER DEFAULT '0' NOT NULL;
 
+CREATE INDEX ix_outbox_deliveries_quarantine ON outbox_deliveries (account, due_at) WHERE crashes >= 3 AND state IN ('pending', 'in_doubt');
+
 CREATE TABLE outbox_audit (
     id INTEGER NOT NULL CONSTRAINT pk_outbox_audit PRIMARY KEY AUTOINCREMENT,
     at VARCHAR(24) DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')) NOT NULL,

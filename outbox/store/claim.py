@@ -23,7 +23,7 @@ The number of statements depends on the number of accounts, never of rows.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -41,6 +41,7 @@ from sqlalchemy import (
     exists,
     func,
     insert,
+    literal_column,
     or_,
     select,
 )
@@ -166,6 +167,12 @@ def domain_of(mailbox: str | None) -> str | None:
     if mailbox is None:
         return None
     return Address.parse(mailbox).domain.lower()
+
+
+def quarantined(connection: Connection, names: Iterable[str]) -> bool:
+    """Whether a row in quarantine of one of these accounts is due."""
+    parameters = packed({"account": name} for name in ("", *names))
+    return bool(connection.execute(_quarantined(connection.dialect.name), parameters).scalar())
 
 
 def retake(
@@ -323,6 +330,19 @@ def _claimed(
         due_at=row.due_at,
         send_before=row.send_before,
         carried=tuple(r.position for r in people if r.result is RecipientResult.PENDING),
+    )
+
+
+@cache
+def _quarantined(dialect: str) -> Any:
+    v = unpacked(dialect, {"account": Text})
+    return select(
+        exists().where(
+            _D.c.account == v.c.account,
+            _D.c.crashes >= literal_column(str(QUARANTINE_AFTER)),
+            _D.c.state.in_(["pending", "in_doubt"]),
+            _D.c.due_at <= now(),
+        )
     )
 
 

@@ -31,6 +31,9 @@ PATIENCE = 90.0
 DATABASE = "FLEET_DATABASE"
 """The variable that holds the database's URL: it may have a password."""
 
+API_KEY = "FLEET_API_KEY"
+"""The variable that holds an API key for accounts that need one."""
+
 UNHANDLED = ("Traceback", "this is a defect", "exception was never retrieved", "was destroyed")
 """What no log of a dispatcher may hold, whatever happened to it."""
 
@@ -165,12 +168,11 @@ class Fleet:
         poll: str = "50ms",
         concurrency: int = 20,
         grace: str = "60s",
-        environ: Mapping[str, str] | None = None,
     ) -> None:
         self.url = url
         self.folder = folder
         self.processes: list[Process] = []
-        self.postroom = CommandLine(folder, {DATABASE: url, **(environ or {})})
+        self.postroom = CommandLine(folder, {DATABASE: url, API_KEY: "re_example_KEY_123"})
         (folder / "postroom.toml").write_text(
             f"""
 [database]
@@ -217,6 +219,15 @@ retry = {{ attempts = 50, window = "1h", first_delay = "100ms", max_delay = "100
         process = Process(name, command, self.folder, self.postroom._environ())
         self.processes.append(process)
         return process
+
+    def another_account(self, name: str) -> Path:
+        """A configuration for the same database that knows only this account, which is a folder."""
+        text = (self.folder / "postroom.toml").read_text(encoding="utf-8")
+        head, _, _ = text.partition("[accounts.main]")
+        path = self.folder / f"{name}.toml"
+        account = f'[accounts.{name}]\nprovider = "file"\n'
+        path.write_text(head.replace('"main"', f'"{name}"') + account, encoding="utf-8")
+        return path
 
     def start_many(self, count: int, *words: str) -> list[Process]:
         """Start ``count`` of them, one right after the other."""

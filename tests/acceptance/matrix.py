@@ -223,12 +223,15 @@ def play(
             (folder / name).mkdir()
             provider = stack.enter_context(kind.opened(boundary, folder / name))
             config = configuration(folder / name, {name: provider.toml})
-            enqueue(url, [f"crash:{name}"], account=name, text=BODY)
             process = start(
                 zygote, url, config, *provider.options,
                 "--lease", "30", "--at", boundary, "--attempt", str(kind.attempt),
             )  # fmt: skip
             crashes.append(_Crash(boundary, name, provider, process))
+        for crash in crashes:
+            # Before its account is known, the others would hold a delivery that names it.
+            crash.process.wait_until_ready()
+            enqueue(url, [crash.key], account=crash.name, text=BODY)
         for crash in crashes:
             if crash.boundary in FROM_OUTSIDE:
                 crash.provider.wait_for_transmissions(kind.attempt)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+from sqlalchemy import Engine, create_engine
 
 import outbox
 
@@ -45,6 +46,23 @@ def raw(url: str) -> Iterator[Any]:
     else:
         with psycopg.connect(url, autocommit=True) as connection:
             yield connection
+
+
+def sqlalchemy_url(url: str, *, asynchronous: bool = False) -> str:
+    """``url`` with the driver's name in it."""
+    if url.startswith("sqlite"):
+        return url.replace("sqlite:", "sqlite+aiosqlite:") if asynchronous else url
+    return url.replace("postgresql:", "postgresql+psycopg:")
+
+
+@contextmanager
+def engine_at(url: str, **options: Any) -> Iterator[Engine]:
+    """An engine of the application's own, disposed of at the end."""
+    engine = create_engine(sqlalchemy_url(url), **options)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
 
 
 def rows(url: str, sql: str) -> Sequence[tuple[Any, ...]]:

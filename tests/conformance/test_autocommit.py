@@ -10,14 +10,22 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 import outbox
-from tests.conformance.callers import sqlalchemy_url
 from tests.conformance.django_rig import django_connection
-from tests.conformance.ledger import NOTHING, Counts, counts, mail, one_mail, rows, with_invoices
+from tests.conformance.ledger import (
+    NOTHING,
+    Counts,
+    counts,
+    engine_at,
+    mail,
+    one_mail,
+    rows,
+    sqlalchemy_url,
+    with_invoices,
+)
 
 KEY = "invoice:7:owner"
 Opening = Callable[[str], Any]
@@ -56,12 +64,11 @@ def _pipeline(url: str) -> Iterator[Any]:
 
 @contextmanager
 def _sqlalchemy(url: str, make: Callable[[Any], Any], *, prepared: bool = False) -> Iterator[Any]:
-    engine = create_engine(sqlalchemy_url(url), isolation_level="AUTOCOMMIT")
-    if prepared:
-        outbox.prepare_sqlite(engine)
-    with closing(make(engine)) as connection:
-        yield connection
-    engine.dispose()
+    with engine_at(url, isolation_level="AUTOCOMMIT") as engine:
+        if prepared:
+            outbox.prepare_sqlite(engine)
+        with closing(make(engine)) as connection:
+            yield connection
 
 
 def _session(url: str) -> Any:
@@ -239,27 +246,20 @@ async def test_asynchronous_sessions_open_a_transaction_when_asked(database_url:
 
 @contextmanager
 def _engine_session(url: str) -> Iterator[Any]:
-    engine = create_engine(sqlalchemy_url(url))
-    with closing(Session(engine)) as session:
+    with engine_at(url) as engine, closing(Session(engine)) as session:
         yield session
-    engine.dispose()
 
 
 @contextmanager
 def _engine_scoped(url: str) -> Iterator[Any]:
-    engine = create_engine(sqlalchemy_url(url))
-    session = scoped_session(sessionmaker(engine))
-    yield session
-    session.remove()
-    engine.dispose()
+    with engine_at(url) as engine, closing(scoped_session(sessionmaker(engine))) as session:
+        yield session
 
 
 @contextmanager
 def _engine_connection(url: str) -> Iterator[Any]:
-    engine = create_engine(sqlalchemy_url(url))
-    with engine.connect() as connection:
+    with engine_at(url) as engine, engine.connect() as connection:
         yield connection
-    engine.dispose()
 
 
 @contextmanager

@@ -7,13 +7,19 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import create_engine
 
 import outbox
 from outbox import connections
 from outbox.store import enqueue as store
-from tests.conformance.callers import sqlalchemy_url
-from tests.conformance.ledger import change, counts, mail, one_mail, rows, with_invoices
+from tests.conformance.ledger import (
+    change,
+    counts,
+    engine_at,
+    mail,
+    one_mail,
+    rows,
+    with_invoices,
+)
 from tests.conformance.waiting import in_threads, until_blocked
 
 CLEANER = (
@@ -142,9 +148,7 @@ def test_a_blob_that_vanishes_is_stored_again(postgres_url: str) -> None:
 def test_bulk_stores_shared_contents_once(database_url: str, count: int) -> None:
     """Many deliveries with one logo store it once and link it to each."""
     url = with_invoices(database_url)
-    engine = create_engine(sqlalchemy_url(url))
-    with engine.begin() as connection:
+    with engine_at(url) as engine, engine.begin() as connection:
         outbox.enqueue_many(connection, [(mail(files=[b"logo"]), f"k{n}") for n in range(count)])
-    engine.dispose()
     found = counts(url)
     assert (found.deliveries, found.links, found.blobs) == (count, count, 1)

@@ -7,27 +7,25 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, create_engine, event
+from sqlalchemy import Connection, event
 
 import outbox
-from outbox import producer
-from tests.conformance.callers import sqlalchemy_url
-from tests.conformance.ledger import Counts, counts, mail, one_mail, with_invoices
+from outbox import connections, producer
+from outbox.store import enqueue as store
+from tests.conformance.ledger import Counts, counts, engine_at, mail, one_mail, with_invoices
 
 
 @contextmanager
 def _counting(url: str) -> Iterator[tuple[Connection, list[str]]]:
     """A connection, and the statements it has run."""
-    engine = create_engine(sqlalchemy_url(url))
     seen: list[str] = []
+    with engine_at(url) as engine, engine.connect() as connection:
 
-    @event.listens_for(engine, "before_cursor_execute")
-    def _saw(_conn: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
-        seen.append(statement.split("\n", 1)[0])
+        @event.listens_for(engine, "before_cursor_execute")
+        def _saw(_conn: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+            seen.append(statement.split("\n", 1)[0])
 
-    with engine.connect() as connection:
         yield connection, seen
-    engine.dispose()
 
 
 def _pairs(count: int, files: int = 0) -> list[tuple[outbox.Email, str]]:
@@ -66,6 +64,31 @@ def test_each_different_content_is_one_more_statement(database_url: str) -> None
         assert len(seen) == 2 + 3 + 1 + 1, seen
         connection.commit()
     assert counts(url) == Counts(1000, 1000, 1000, 3, 0)
+
+
+@pytest.mark.parametrize("batch", [2, 1000])
+def test_rows_are_inserted_in_key_order(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    """Across statements and inside one, by code point: two calls cannot lock in opposite order."""
+    monkeypatch.setattr(producer, "BATCH", batch)
+    keys = ["b", "Ba", "a", "BZ", "ä"]
+    with _counting(database_url) as (connection, _):
+        done = outbox.enqueue_many(connection, [(mail(), key) for key in keys])
+    assert [each.key for each in sorted(done, key=lambda each: each.id)] == sorted(keys)
+
+
+def test_the_statement_itself_sorts(database_url: str) -> None:
+    """However the rows reach the statement, it inserts them by the code points of their keys."""
+    columns = (
+        "message key_hash fingerprint account send_after send_before when_unsure tenant run_key"
+    )
+    row = dict.fromkeys(columns.split()) | {"message": "{}", "priority": 0, "tags": "[]"}
+    keys = ["b", "Ba", "a", "BZ", "ä"]
+    given = [{**row, "account": "", "delivery_key": key} for key in keys]
+    with _counting(database_url) as (connection, _):
+        made = connections.run(connection, lambda d: store.insert_deliveries(d, given))
+    assert sorted(made, key=lambda key: made[key]) == sorted(keys)
 
 
 def test_results_come_in_the_order_of_the_items(database_url: str) -> None:

@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, create_engine, text
+from sqlalchemy import Connection, text
 
 import outbox
 from outbox.keys import key_hash
 from outbox.states import State
-from tests.conformance.callers import sqlalchemy_url
-from tests.conformance.ledger import change, one_mail, rows
+from tests.conformance.ledger import change, engine_at, one_mail, rows
 
 KEY = "invoice:7:owner"
 AT = "'2026-01-01T00:00:00.000Z'"
@@ -54,15 +53,14 @@ def way(request: pytest.FixtureRequest) -> tuple[str, Cancel]:
 def cancelled(way: tuple[str, Cancel]) -> Iterator[Callable[..., Any]]:
     """Run SQL that makes the row what the test needs, then cancel it and commit."""
     url, cancel = way
-    engine = create_engine(sqlalchemy_url(url))
+    with engine_at(url) as engine:
 
-    def act(*before: str, key: str = KEY) -> Any:
-        change(url, *before)
-        with engine.begin() as connection:
-            return cancel(connection, key)
+        def act(*before: str, key: str = KEY) -> Any:
+            change(url, *before)
+            with engine.begin() as connection:
+                return cancel(connection, key)
 
-    yield act
-    engine.dispose()
+        yield act
 
 
 def _row(url: str) -> Any:

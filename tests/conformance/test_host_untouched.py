@@ -10,12 +10,10 @@ import psycopg
 import pytest
 from psycopg import IsolationLevel
 from psycopg.rows import dict_row
-from sqlalchemy import create_engine
 
 import outbox
-from tests.conformance.callers import sqlalchemy_url
 from tests.conformance.django_rig import django_connection
-from tests.conformance.ledger import mail
+from tests.conformance.ledger import engine_at, mail
 
 PRAGMAS = (
     "busy_timeout",
@@ -87,14 +85,12 @@ def test_a_psycopg_connection_keeps_its_settings(postgres_url: str, *, autocommi
 
 def test_sqlalchemy_keeps_its_settings(sqlite_url: str) -> None:
     """The driver's connection under an engine of the application's own is left alone too."""
-    engine = create_engine(sqlalchemy_url(sqlite_url))
-    with engine.connect() as connection:
+    with engine_at(sqlite_url) as engine, engine.connect() as connection:
         driver: Any = connection.connection.driver_connection
         before = _lite(driver)
         _use(connection, "one")
         connection.commit()
         assert _lite(driver) == before
-    engine.dispose()
 
 
 def test_django_keeps_its_settings(sqlite_url: str) -> None:

@@ -3,35 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, create_engine, text
+from sqlalchemy import Connection, text
 
 import outbox
 from outbox.keys import key_hash
 from outbox.states import State
-from tests.conformance.callers import sqlalchemy_url
-from tests.conformance.ledger import Counts, change, counts, mail, one_mail, rows, with_invoices
+from tests.conformance.ledger import (
+    Counts,
+    change,
+    counts,
+    engine_at,
+    mail,
+    one_mail,
+    rows,
+    with_invoices,
+)
 
 KEY = "invoice:7:owner"
-
-
-@contextmanager
-def _connected(url: str) -> Iterator[Connection]:
-    engine = create_engine(sqlalchemy_url(url))
-    with engine.connect() as connection:
-        yield connection
-    engine.dispose()
 
 
 @pytest.fixture
 def connection(database_url: str) -> Iterator[Connection]:
     """A connection to a database that knows one delivery, ``KEY``, with a file attached."""
     one_mail(with_invoices(database_url), KEY, message=mail(files=[b"first"]))
-    with _connected(database_url) as connection:
+    with engine_at(database_url) as engine, engine.connect() as connection:
         yield connection
 
 
@@ -117,7 +116,7 @@ def test_a_late_conflict_takes_back_the_first_thousand(sqlite_url: str, foreign_
     one_mail(with_invoices(sqlite_url), "zzz")
     before = counts(sqlite_url)
     pairs = [(mail(files=[b"shared"]), f"k{n:04}") for n in range(1001)]
-    with _connected(sqlite_url) as connection:
+    with engine_at(sqlite_url) as engine, engine.connect() as connection:
         connection.exec_driver_sql(f"PRAGMA foreign_keys = {foreign_keys}")
         with pytest.raises(outbox.KeyConflict):
             outbox.enqueue_many(connection, [*pairs, (mail("Another"), "zzz")])

@@ -14,14 +14,13 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import IsolationLevel, sql
-from sqlalchemy import create_engine, text
+from sqlalchemy import text
 
 import outbox
-from outbox.database import reading
+from outbox import database
 from outbox.migrations import migrate
-from tests.conformance.callers import sqlalchemy_url
 from tests.conformance.django_rig import django_connection
-from tests.conformance.ledger import counts, mail, one_mail, rows, with_invoices
+from tests.conformance.ledger import counts, engine_at, mail, one_mail, rows, with_invoices
 from tests.conformance.waiting import in_threads, until_blocked
 from tests.databases import named
 
@@ -218,17 +217,16 @@ def _sqlite3(url: str) -> Iterator[Any]:
 
 @contextmanager
 def _always_open(url: str) -> Iterator[Any]:
-    path, options = url.removeprefix("sqlite:///"), {"autocommit": False}
+    path = url.removeprefix("sqlite:///")
+    options: dict[str, Any] = {"autocommit": False}
     with closing(sqlite3.connect(path, **options)) as connection:
         yield connection, connection.execute
 
 
 @contextmanager
 def _not_prepared(url: str) -> Iterator[Any]:
-    engine = create_engine(sqlalchemy_url(url))
-    with engine.connect() as connection:
+    with engine_at(url) as engine, engine.connect() as connection:
         yield connection, lambda statement: connection.execute(text(statement))
-    engine.dispose()
 
 
 @contextmanager
@@ -259,10 +257,19 @@ def test_our_transaction_is_the_writer_from_its_beginning(sqlite_url: str, openi
     assert rows(sqlite_url, "SELECT delivery_key FROM outbox_deliveries") == [(KEY,)]
 
 
-def test_a_lock_held_beyond_the_time_out_is_named(sqlite_url: str) -> None:
-    """After the time-out comes the retryable error, in ours and in a prepared engine's."""
-    engine = outbox.prepare_sqlite(create_engine(sqlalchemy_url(sqlite_url)), timeout=0.01)
-    with _lite(sqlite_url) as holder, _lite(sqlite_url, timeout=0.01) as other:
+def test_a_lock_held_beyond_the_time_out_is_named(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the time-out comes the retryable error: in our transaction, in a prepared engine's,
+    and out of enqueue on an engine of this package's own."""
+    monkeypatch.setattr(database, "BUSY_TIMEOUT", 0.01)
+    own = database.open_engine(sqlite_url)
+    with (
+        engine_at(sqlite_url) as engine,
+        _lite(sqlite_url) as holder,
+        _lite(sqlite_url, timeout=0.01) as other,
+    ):
+        outbox.prepare_sqlite(engine, timeout=0.01)
         holder.execute("BEGIN IMMEDIATE")
         with (
             pytest.raises(outbox.RetryTransaction, match="another writer"),
@@ -273,11 +280,13 @@ def test_a_lock_held_beyond_the_time_out_is_named(sqlite_url: str) -> None:
             outbox.enqueue(connection, mail(), key=KEY)
         with engine.connect() as connection, pytest.raises(outbox.RetryTransaction):
             connection.execute(text("SELECT 1"))
-        with reading(engine) as reader:
+        with own.connect() as connection, pytest.raises(outbox.RetryTransaction):
+            outbox.enqueue(connection, mail(), key=KEY)
+        own.dispose()
+        with database.reading(engine) as reader:
             assert reader.execute(text("SELECT 1")).scalar() == 1
         holder.execute("ROLLBACK")
         assert outbox.enqueue(other, mail(), key=KEY, own_transaction=True).created
-    engine.dispose()
 
 
 _PRODUCER = """

@@ -1,0 +1,371 @@
+"""Takes one step from one state, by the real code.
+
+``Rounds``, ``Sweep``, ``SendPermit`` and the part of ``Sender`` that makes a permit are the real
+ones. They are asynchronous, but nothing here ever waits: their engine answers at once
+(:class:`~tests.explorer.stores.Direct`), so each call is run to its end, or to the point where
+it would wait for a round. What they hold in memory is put in before a step and taken out after
+it, since a coroutine cannot be copied and a state must be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, TypeVar, cast
+from uuid import UUID
+
+from sqlalchemy.exc import DBAPIError
+
+import outbox
+from dispatcher.doubt import Means
+from dispatcher.envelope import envelope, parsed
+from dispatcher.events import Event, RoundSplit
+from dispatcher.rounds import Rounds
+from dispatcher.send import Sender
+from dispatcher.sweep import Sweep
+from dispatcher.wishes import End, InvalidEnd, Open, Terms, WantedMark, WantedSettle, WithheldEnd
+from outbox.errors import InvalidMessage
+from outbox.records import Claimed, Dispatcher, Granted, Lane, Mark, Refused
+from outbox.store import accounts, reads
+from providers.contract import Accepted, Found, Result, Withheld
+from tests.explorer.clock import instant
+from tests.explorer.provider import Provider
+from tests.explorer.stores import Direct, Store
+from tests.explorer.world import (
+    EVIDENCE_WAIT,
+    LEASE,
+    LONGEST_SEND,
+    MARGIN,
+    POLICY,
+    SEND_BEFORE,
+    Lease,
+    Process,
+    Setting,
+    Task,
+    World,
+)
+
+T = TypeVar("T")
+KEY = "website-audit:site-42:2026-W48:owner"
+ADDRESSES = ("ana@example.org", "ben@example.org")
+_WAITING: Any = object()
+
+
+class Violation(AssertionError):
+    """Something happened that must not happen in any order of steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a step did besides changing the state: for the invariants that speak of deeds.
+
+    ``marked``: tasks whose mark was granted in it. ``left``: the task whose bytes left.
+    ``settled``: tasks whose end was written.
+    """
+
+    marked: tuple[Task, ...] = ()
+    left: Task | None = None
+    settled: tuple[Task, ...] = ()
+
+
+class _Answer:
+    """A future without a loop."""
+
+    def __init__(self) -> None:
+        self.value: Any = _WAITING
+
+    def done(self) -> bool:
+        return self.value is not _WAITING
+
+    def set_result(self, value: Any) -> None:
+        self.value = value
+
+
+class _Asked(Exception):
+    def __init__(self, mark: Mark) -> None:
+        super().__init__()
+        self.mark = mark
+
+
+class _Desk:
+    """What a permit sees of the rounds: it asks for a mark, and reads the lease's deadline."""
+
+    def __init__(self, process: Process, answer: Granted | Refused | None = None) -> None:
+        self._process = process
+        self._answer = answer
+
+    async def mark(self, mark: Mark) -> Granted | Refused:
+        if self._answer is None:
+            raise _Asked(mark)
+        return self._answer
+
+    def lease_deadline(self, delivery_id: int) -> float:
+        rounds = Rounds(cast(Any, None), cast(Any, None), lambda _: None)
+        _remember(rounds, self._process)
+        return rounds.lease_deadline(delivery_id)
+
+
+def finished(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that never waits."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return cast(T, end.value)
+    raise AssertionError("this coroutine waits for something")
+
+
+def _remember(rounds: Rounds, process: Process) -> None:
+    """Put into rounds what this dispatcher had in memory."""
+    if process.lease is not None:
+        known = process.lease
+        rounds._open = {known.claimed.id: Open(known.claimed, known.deadline, known.started)}
+    rounds.suspicious = process.suspicious
+
+
+class Machine:
+    """One setting on one database."""
+
+    def __init__(self, setting: Setting, store: Store) -> None:
+        self.setting = setting
+        self.provider = Provider(setting.capabilities, LONGEST_SEND)
+        self._store = store
+        self._direct = Direct(store.engine)
+        self._means = {
+            "main": Means(
+                identity=self.provider.identity,
+                capabilities=setting.capabilities,
+                longest_send=timedelta(seconds=LONGEST_SEND),
+                replay_margin=timedelta(seconds=MARGIN),
+                evidence_wait=timedelta(seconds=EVIDENCE_WAIT),
+            )
+        }
+        with store.engine.begin() as connection:
+            self._terms = self._agreed(reads.namespace(connection))
+
+    def _agreed(self, namespace: UUID) -> Terms:
+        return Terms(
+            owner="",
+            lease=timedelta(seconds=LEASE),
+            default_from=None,
+            namespace=namespace,
+            lanes=(Lane("main", self.provider.identity, 0, takes_unnamed=True),),
+            policies={"main": POLICY},
+            means=self._means,
+            when_unsure={"main": self.setting.when_unsure},
+        )
+
+    def start(self) -> World:
+        """One delivery, committed and due; two dispatchers that know nothing."""
+        self._store.clock.at = 0.0
+        self._store.show(self._store.read())
+        email = outbox.Email(
+            sender="reports@example.com",
+            to=list(ADDRESSES[: self.setting.recipients]),
+            subject="Website audit 2026-W48",
+            text="Three findings.",
+        )
+        with self._store.engine.begin() as connection:
+            accounts.publish(connection, [("main", "explorer", self.provider.identity, {})])
+            outbox.enqueue(
+                connection, email, key=KEY, account="main", send_before=instant(SEND_BEFORE)
+            )
+        return World(self._store.read(), (Process("A"), Process("B")))
+
+    # -- what dispatchers do ------------------------------------------------ #
+
+    def claim(self, world: World, at: int, *, loses: bool = False) -> tuple[World, Seen]:
+        """A round that wants one delivery."""
+        return self._round(world, at, want=1, loses=loses)
+
+    def renew(self, world: World, at: int) -> tuple[World, Seen]:
+        """A round that has nothing to do but to renew leases, and what was lost with the last."""
+        return self._round(world, at, want=0)
+
+    def forgotten(self, world: World, at: int) -> tuple[World, Seen]:
+        """A dispatcher looks for claims that it does not know of."""
+        process = world.processes[at]
+        with self._at(world):
+            finished(self._rounds(process).forgotten())
+            rows = self._store.read()
+        world = replace(world, rows=rows)
+        return world.with_process(at, replace(process, suspicious=False)), Seen()
+
+    def mark(
+        self, world: World, at: int, number: int, addresses: list[str], *, loses: bool = False
+    ) -> tuple[World, Seen]:
+        """A sender asks that its bytes may leave."""
+        process = world.processes[at]
+        task = process.tasks[number]
+        with self._at(world):
+            try:
+                mark = self._asked(process, task, addresses)
+            except InvalidMessage as problem:
+                ended = replace(task, stage="ended", end=InvalidEnd(str(problem)))
+                return world.with_process(at, process.with_task(number, ended)), Seen()
+        marking = replace(task, stage="marking", mark=mark, asked_at=world.now)
+        world = world.with_process(at, process.with_task(number, marking))
+        return self._round(world, at, want=0, loses=loses)
+
+    def settle(
+        self, world: World, at: int, number: int, end: End, *, loses: bool = False
+    ) -> tuple[World, Seen]:
+        """A sender asks that the end of its attempt be written."""
+        process = world.processes[at]
+        settling = replace(process.tasks[number], stage="settling", end=end)
+        world = world.with_process(at, process.with_task(number, settling))
+        return self._round(world, at, want=0, loses=loses)
+
+    def withheld(self, world: World, at: int, number: int) -> str | None:
+        """What the permit says just before the first byte; None: go on."""
+        process = world.processes[at]
+        task = process.tasks[number]
+        with self._at(world, loaded=False):
+            permit = self._permit(process, task, None, _Desk(process))
+            permit._latest, permit._started, permit.marked = task.latest, task.started, True
+            try:
+                permit.check()
+            except Withheld as withheld:
+                return withheld.reason
+            return None
+
+    def sweep(self, world: World) -> tuple[World, Seen]:
+        """Any dispatcher's sweep."""
+        me = Dispatcher("sweeper", "host", None, 1, None, "0", 1)
+        events: list[Event] = []
+        with self._at(world):
+            finished(Sweep(self._direct.engine, me, ("main",), events.append).run_once())
+            return replace(world, rows=self._store.read()), Seen()
+
+    def cancel(self, world: World) -> tuple[World, Seen]:
+        """The producer changes its mind."""
+        with self._at(world):
+            with self._store.engine.begin() as connection:
+                outbox.cancel(connection, KEY)
+            return replace(world, rows=self._store.read(), stopped=True), Seen()
+
+    # -- inside ------------------------------------------------------------- #
+
+    @contextmanager
+    def _at(self, world: World, *, loaded: bool = True) -> Iterator[None]:
+        clock = self._store.clock
+        clock.at = world.now
+        with clock.rules():
+            if loaded:
+                self._store.show(world.rows)
+            yield
+
+    def _rounds(self, process: Process) -> Rounds:
+        terms = replace(self._terms, owner=process.owner)
+        rounds = Rounds(self._direct.engine, terms, _listener)
+        _remember(rounds, process)
+        return rounds
+
+    def _round(
+        self, world: World, at: int, *, want: int, loses: bool = False
+    ) -> tuple[World, Seen]:
+        """One real round, with everything that waits for one in this dispatcher."""
+        process = world.processes[at]
+        answers = [_Answer() for _ in process.tasks]
+        with self._at(world):
+            rounds = self._rounds(process)
+            for task, answer in zip(process.tasks, answers, strict=True):
+                if task.stage == "marking" and task.mark is not None:
+                    rounds._marks.append(WantedMark(task.mark, cast(Any, answer)))
+                elif task.stage == "settling" and task.end is not None:
+                    wanted = WantedSettle(task.claimed, task.end, cast(Any, answer))
+                    rounds._settles.append(wanted)
+            self._direct.loses = loses
+            claimed: list[Claimed] = []
+            try:
+                claimed = finished(rounds.run_once(want))
+            except DBAPIError:
+                if not loses:
+                    raise
+            finally:
+                self._direct.loses = False
+            rows = self._store.read()
+            after = self._after(process, rounds, answers, claimed)
+        done = {t.claimed.token for t in after.tasks}
+        settled = tuple(
+            t for t in process.tasks if t.stage == "settling" and (loses or t.claimed.token not in done)
+        )
+        marked = tuple(
+            new
+            for old, new in zip(process.tasks, after.tasks, strict=False)
+            if old.stage == "marking" and new.stage == "granted"
+        )
+        told = world.told.union(*(_named(task.end) for task in settled))
+        world = replace(world.with_process(at, after), rows=rows, told=told)
+        return world, Seen(marked=marked, settled=settled)
+
+    def _after(
+        self, process: Process, rounds: Rounds, answers: list[_Answer], claimed: list[Claimed]
+    ) -> Process:
+        """What this dispatcher has in memory when the round is over."""
+        known = next(iter(rounds._open.values()), None)
+        lease = None if known is None else Lease(known.claimed, known.deadline, known.started)
+        process = replace(process, lease=lease, suspicious=rounds.suspicious)
+        tasks: list[Task] = []
+        for task, answer in zip(process.tasks, answers, strict=True):
+            if not answer.done():
+                tasks.append(task)
+            elif task.stage == "marking":
+                tasks.append(self._answered(process, task, answer.value))
+        tasks += [Task(each, process.owner) for each in claimed]
+        return replace(process, tasks=tuple(tasks))
+
+    def _asked(self, process: Process, task: Task, addresses: list[str]) -> Mark:
+        """The mark that a real permit asks for, for the request that a real envelope makes."""
+        message = parsed(task.claimed)
+        kept = finished(self._sender(_Desk(process))._kept(task.claimed, {}))
+        outgoing = envelope(task.claimed, message, {}, provider="explorer", kept=kept)
+        permit = self._permit(process, task, outgoing, _Desk(process))
+        request = outgoing.kept or f"{outgoing.idempotency_key} {outgoing.recipients}".encode()
+        try:
+            finished(permit.transmitting(addresses, request))
+        except _Asked as asked:
+            return asked.mark
+        raise AssertionError("the permit asked for no mark")
+
+    def _answered(self, process: Process, task: Task, answer: Granted | Refused) -> Task:
+        """What the permit makes of the answer to its mark."""
+        assert task.mark is not None
+        message = envelope(task.claimed, parsed(task.claimed), {}, provider="explorer")
+        permit = self._permit(process, task, message, _Desk(process, answer))
+        with self._store.clock.turned_back(task.asked_at):
+            try:
+                finished(permit.transmitting([], b""))
+            except Withheld as withheld:
+                return replace(task, stage="ended", end=WithheldEnd(withheld.reason))
+        return replace(task, stage="granted", latest=permit._latest)
+
+    def _permit(self, process: Process, task: Task, outgoing: Any, desk: _Desk) -> Any:
+        del process
+        return self._sender(desk)._permit(task.claimed, outgoing, self.provider, {})
+
+    def _sender(self, desk: _Desk) -> Sender:
+        return Sender(
+            self._direct.engine,
+            cast(Rounds, desk),
+            {"main": ("explorer", self.provider)},
+            self._means,
+            lambda: False,
+        )
+
+
+def _listener(happened: Event) -> None:
+    if isinstance(happened, RoundSplit):
+        raise Violation(f"a round's transaction failed on its content: {happened.error}")
+
+
+def _named(end: End | None) -> frozenset[str]:
+    """The copies that an answer names."""
+    match end:
+        case Result(Accepted(str(id_))):
+            return frozenset({id_})
+        case _ if (finding := getattr(end, "finding", None)) is not None:
+            return frozenset({finding.message_id}) if isinstance(finding, Found) else frozenset()
+        case _:
+            return frozenset()
