@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, TypeAlias
 
+from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -22,8 +23,10 @@ from dispatcher.rounds import Rounds
 from dispatcher.send import Sender
 from dispatcher.sweep import Sweep
 from dispatcher.transactions import reading
+from dispatcher.wishes import Terms
 from outbox.records import Backlog, Claimed
 from outbox.store import dispatchers
+from outbox.store.claim import domain_of
 
 Mode: TypeAlias = Literal["forever", "once", "drain"]
 
@@ -50,9 +53,16 @@ class Loop:
     """One dispatcher at work, until it is told to stop or has nothing left to do."""
 
     def __init__(
-        self, engine: AsyncEngine, rounds: Rounds, sweep: Sweep, pace: Pace, emit: Listener
+        self,
+        engine: AsyncEngine,
+        terms: Terms,
+        rounds: Rounds,
+        sweep: Sweep,
+        pace: Pace,
+        emit: Listener,
     ) -> None:
         self._engine = engine
+        self._terms = terms
         self._rounds = rounds
         self._sweep = sweep
         self._pace = pace
@@ -93,7 +103,7 @@ class Loop:
             self._sender.release()
         self._rounds.wanted.set()
 
-    async def run(self, sender: Sender, mode: Mode, accounts: tuple[str, ...]) -> None:
+    async def run(self, sender: Sender, mode: Mode) -> None:
         """Work in ``mode``: for ever, one round of claims, or until nothing is due."""
         self._sender = sender
         self._claims_left = 1 if mode == "once" else None
@@ -107,7 +117,7 @@ class Loop:
                     task = asyncio.create_task(sender.send(each))
                     self._tasks.add(task)
                     task.add_done_callback(self._sent)
-                if await self._finished(mode, accounts):
+                if await self._finished(mode):
                     return
                 await self._wait()
                 self._raise_failures(sweeper)
@@ -159,7 +169,7 @@ class Loop:
         self._was_solo = False
         return running() >= self._patience_ends
 
-    async def _finished(self, mode: Mode, accounts: tuple[str, ...]) -> bool:
+    async def _finished(self, mode: Mode) -> bool:
         if self._away_since is not None:
             return self._gave_up(mode)
         if self._tasks or self._rounds.in_flight:
@@ -168,11 +178,11 @@ class Loop:
             return True
         if mode == "once":
             return self._claims_left == 0
-        return mode == "drain" and self._idle and await self._drained(accounts)
+        return mode == "drain" and self._idle and await self._drained()
 
-    async def _drained(self, accounts: tuple[str, ...]) -> bool:
+    async def _drained(self) -> bool:
         try:
-            left = await backlog(self._engine, accounts)
+            left = await backlog(self._engine, self._terms)
         except (DBAPIError, OSError):
             self._away_since = self._away_since or running()
             return False
@@ -251,6 +261,15 @@ async def _elapsed(event: asyncio.Event, seconds: float) -> bool:
     return event.is_set()
 
 
-async def backlog(engine: AsyncEngine, accounts: tuple[str, ...]) -> Backlog:
+async def backlog(engine: AsyncEngine, terms: Terms) -> Backlog:
     """What is left to do, as one reading transaction sees it."""
-    return await reading(engine, lambda connection: dispatchers.backlog(connection, accounts))
+
+    def work(connection: Connection) -> Backlog:
+        return dispatchers.backlog(
+            connection,
+            [lane.account for lane in terms.lanes],
+            default_account=next((x.account for x in terms.lanes if x.takes_unnamed), ""),
+            default_domain=domain_of(terms.default_from),
+        )
+
+    return await reading(engine, work)

@@ -72,13 +72,13 @@ async def _dispatch(
         config.dispatcher.poll_interval,
         config.dispatcher.shutdown_grace,
     )
-    loop = Loop(engine, rounds, sweep, pace, emit)
+    loop = Loop(engine, terms, rounds, sweep, pace, emit)
     sender = Sender(engine, rounds, providers, terms.means, lambda: loop.stopping)
     _stop_on_signals(loop)
     emit(Started(me.owner, names, me.slots))
-    await loop.run(sender, mode, names)
+    await loop.run(sender, mode)
     await sweep.gone()
-    return await backlog(engine, names)
+    return await backlog(engine, terms)
 
 
 async def _prepare(

@@ -55,18 +55,14 @@ def effect(which: Effect, subject: Subject, wish: Wish, now: datetime) -> Change
     return _EFFECTS[which](subject, wish, now)
 
 
-def second_copies(which: Effect, subject: Subject, wish: Wish) -> frozenset[int]:
-    """The positions of the recipients who may get a second copy by it, as far as is known."""
-    match which:
-        case Effect.SENT_AGAIN | Effect.CLOSED_AND_SENT_AGAIN:
-            had = subject.having(_R.ACCEPTED, _R.UNRESOLVED) - subject.dropped
-            return (had | subject.doubtful) & frozenset(_again_to(subject))
-        case Effect.SETTLED_NOT_ACCEPTED:
-            over = wish.send_before is None and subject.send_before is not None
-            del over
-            return subject.doubtful
-        case _:
-            return frozenset()
+def second_copies(subject: Subject, change: Change) -> frozenset[int]:
+    """The positions of the recipients who may get a second copy by ``change``: those who
+    have it, or may have it, and to whom it goes all the same."""
+    if change.again is not None:
+        had = subject.having(_R.ACCEPTED, _R.UNRESOLVED) - subject.dropped
+        return (had | subject.doubtful) & frozenset(change.again.recipients)
+    sent = {u.position for u in change.recipients if u.result is _R.PENDING}
+    return subject.doubtful & sent
 
 
 # --------------------------------------------------------------------------- #
@@ -120,8 +116,8 @@ def _settled_not_accepted(subject: Subject, wish: Wish, now: datetime) -> Change
 
     One fact for each attempt: none of them may be found in doubt again.
     """
-    before = wish.send_before or subject.send_before
-    late = before is not None and before <= now
+    del wish
+    late = subject.send_before is not None and subject.send_before <= now
     result, otherwise = (_R.EXPIRED, State.EXPIRED) if late else (_R.PENDING, State.PENDING)
     moves = _all(subject.doubtful | subject.having(_R.HELD), result)
     attempts: list[int | None] = [a.number for a in _doubted(subject)]
@@ -130,12 +126,14 @@ def _settled_not_accepted(subject: Subject, wish: Wish, now: datetime) -> Change
 
 
 def _sent_again(subject: Subject, wish: Wish, now: datetime) -> Change:
-    return _change(subject, {}, subject.state, again=_again(subject, wish, now))
+    del now
+    return _change(subject, {}, subject.state, again=_again(subject, wish))
 
 
 def _closed_and_sent_again(subject: Subject, wish: Wish, now: datetime) -> Change:
     """The first is closed in the same write: left open, somebody might still be right that it
     was never taken, and let it go as well."""
+    del now
     moves = _all(subject.having(_R.HELD), _R.UNRESOLVED)
     moves |= _all(subject.having(_R.PENDING), _R.CANCELLED)
     return _change(
@@ -143,7 +141,7 @@ def _closed_and_sent_again(subject: Subject, wish: Wish, now: datetime) -> Chang
         moves,
         State.UNRESOLVED,
         facts=(OperatorFact(None, Verdict.UNKNOWN),),
-        again=_again(subject, wish, now),
+        again=_again(subject, wish),
     )
 
 
@@ -246,14 +244,11 @@ def _again_to(subject: Subject) -> tuple[int, ...]:
     return tuple(sorted(without or everyone))
 
 
-def _again(subject: Subject, wish: Wish, now: datetime) -> Again:
-    kept = subject.send_before
-    if kept is not None and kept <= now:
-        kept = None
+def _again(subject: Subject, wish: Wish) -> Again:
     return Again(
         _again_to(subject),
         wish.account if wish.account is not None else subject.account,
-        wish.send_before or kept,
+        wish.send_before or subject.send_before,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from outbox.limits import KEY_CHARACTERS
 from outbox.records import DoubtRow, RecipientUpdate
 from outbox.states import PauseReason, State, StopRequest, Verdict
 
@@ -125,3 +126,11 @@ class AccountRow:
     pause_detail: str | None
     paused_by: str | None
     failures: int
+
+
+def successor_key(key: str, step: int = 1) -> str | None:
+    """The key of the next sending of ``key``: ``K~2``, of that ``K~3``; ``step`` further ones
+    skip numbers that are taken. None when the key is too long to carry a number."""
+    root, _, number = key.partition("~")
+    following = f"{root}~{(int(number) if number.isascii() and number.isdigit() else 1) + step}"
+    return following if len(following) <= KEY_CHARACTERS else None

@@ -14,6 +14,7 @@ from dispatcher.cli.dispatch import dispatch
 from dispatcher.cli.enqueue import enqueue
 from dispatcher.cli.init import init
 from dispatcher.cli.migrate import migrate
+from dispatcher.cli.rehearse import rehearse
 from dispatcher.cli.schema import schema_app
 from dispatcher.cli.status import status
 
@@ -64,6 +65,7 @@ def postroom(
 app.command()(init)
 app.command()(migrate)
 app.command()(dispatch)
+app.command()(rehearse)
 app.command()(status)
 app.add_typer(deliveries_app, name="deliveries")
 app.command()(enqueue)

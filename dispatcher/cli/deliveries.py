@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from dispatcher.cli.options import Json, WrongUsage, configuration
 from dispatcher.cli.output import Column, plain, say, say_json, say_note, say_table, terminal_width
-from dispatcher.cli.words import ago, instant, parse_instant
+from dispatcher.cli.selection import known_reason, known_states
+from dispatcher.cli.selection import since as instant_since
+from dispatcher.cli.words import ago, instant
 
 if TYPE_CHECKING:
     from dispatcher.operator import Listed, Page
     from outbox.reports import Group
-    from outbox.states import State
 
 deliveries_app = typer.Typer(
-    help="List deliveries, and tell the story of one.",
+    help="List deliveries, tell the story of one, and put right what is stuck.",
     rich_markup_mode=None,
     add_completion=False,
 )
@@ -37,7 +37,13 @@ _To: TypeAlias = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="Those to this address.")
 ]
 _Reason: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="REASON", help="Why it is held, failed or cancelled.")
+    str | None,
+    typer.Option(
+        "--reason",
+        "--state-reason",
+        metavar="REASON",
+        help="Why it is held, failed or cancelled.",
+    ),
 ]
 _Tag: TypeAlias = Annotated[str | None, typer.Option(metavar="TAG", help="Those with this tag.")]
 _Tenant: TypeAlias = Annotated[
@@ -83,14 +89,14 @@ def list_(
     if group_by not in {None, "reason"}:
         raise WrongUsage(f'--group-by: "{group_by}" is not "reason"')
     wanted = Filter(
-        states=_states(state or []),
+        states=known_states(state or []),
         key_prefix=key,
         to=to,
-        reason=_reason(reason),
+        reason=known_reason(reason, "--reason"),
         tag=tag,
         tenant=tenant,
         run_key=run_key,
-        changed_since=_since(since),
+        changed_since=instant_since(since),
     )
     config = configuration(context)
     wanted = operator.by_account(config, wanted, account)
@@ -115,11 +121,12 @@ def show(
     as_json: Json = False,
 ) -> int:
     """Tell the whole story of one delivery."""
-    from dispatcher import operator
+    from dispatcher import operator, operator_verbs
     from dispatcher.cli import story
     from outbox.reports import Buried
 
-    found = operator.delivery(configuration(context), reference, show_bcc=show_bcc)
+    config = configuration(context)
+    found = operator.delivery(config, reference, show_bcc=show_bcc)
     if found is None:
         raise WrongUsage(f"no delivery has the key, id, Message-ID or provider's id {reference}")
     if isinstance(found, operator.Several):
@@ -133,41 +140,10 @@ def show(
     elif as_json:
         say_json(story.as_json(found))
     else:
+        id_ = found.story.summary.id
         story.tell(found)
+        story.then_one_of(id_, operator_verbs.suggestions(config, id_))
     return 0
-
-
-# --------------------------------------------------------------------------- #
-# Options
-# --------------------------------------------------------------------------- #
-
-
-def _states(words: list[str]) -> tuple[State, ...]:
-    from outbox.states import State
-
-    known = [state.value for state in State]
-    for word in words:
-        if word not in known:
-            raise WrongUsage(f'--state: "{word}" is none of {", ".join(known)}')
-    return tuple(State(word) for word in words)
-
-
-def _reason(word: str | None) -> str | None:
-    from outbox.states import REASONS
-
-    known = sorted({reason for reasons in REASONS.values() for reason in reasons})
-    if word is not None and word not in known:
-        raise WrongUsage(f'--reason: "{word}" is none of {", ".join(known)}')
-    return word
-
-
-def _since(text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        return parse_instant(text, now=datetime.now(UTC), ahead=False)
-    except ValueError as error:
-        raise WrongUsage(f"--since: {error}") from None
 
 
 # --------------------------------------------------------------------------- #

@@ -10,6 +10,7 @@ from dispatcher.cli.output import plain, say, say_pairs
 from dispatcher.cli.words import instant, plural, size
 
 if TYPE_CHECKING:
+    from dispatcher.operator_verbs import Suggestion
     from dispatcher.mail_summary import MailSummary
     from dispatcher.operator import Shown
     from outbox.reports import AttemptDetail, EvidenceDetail, RecipientDetail, Story
@@ -63,6 +64,33 @@ def tell(shown: Shown) -> None:
     _recipients(shown.story.recipients)
     say()
     _timeline(_moments(shown.story))
+
+
+def then_one_of(id_: int, suggestions: Iterable[Suggestion]) -> None:
+    """Print the commands that apply to this delivery, with what each of them means."""
+    from dispatcher.verb_words import PURPOSE
+
+    lines = [
+        (
+            f"postroom deliveries {_with_id(each.act.value, id_)}",
+            PURPOSE[each.act]
+            + (f" (from {instant(each.until)} on)" if each.until is not None else ""),
+        )
+        for each in suggestions
+    ]
+    if not lines:
+        return
+    say()
+    say("Then one of", style="bold")
+    width = max(len(command) for command, _ in lines) + 2
+    for command, purpose in lines:
+        say(f"  {command.ljust(width)}→ {purpose}")
+    say("Each shows what it would do; --yes --reason \"…\" does it.", style="dim")
+
+
+def _with_id(verb: str, id_: int) -> str:
+    word, _, options = verb.partition(" ")
+    return " ".join(part for part in (word, str(id_), options) if part)
 
 
 def _head(shown: Shown) -> Iterable[str]:

@@ -18,8 +18,8 @@ from typing import Literal, TypeAlias
 
 from dispatcher.events import Event, Stopping
 from dispatcher.rehearse.fakes import FakeProvider, Fault, Kind, Ledger
+from dispatcher.rehearse.producer import enqueued
 from dispatcher.rehearse.setup import Setup
-from dispatcher.rehearse.stage import enqueue, traits
 from dispatcher.service import dispatch
 from outbox.database import open_engine
 
@@ -64,7 +64,7 @@ def main() -> None:
 def _enqueue(setup: Setup, order: Order) -> None:
     engine = open_engine(setup.url, schema=setup.schema)
     with engine.begin() as connection:
-        enqueue(connection, order.key, order.account)
+        enqueued(connection, order.key, order.account)
         if order.act == "write":
             _say("written")
             _stall()
@@ -93,7 +93,7 @@ async def _dispatch(setup: Setup, order: Order) -> None:
         order.account,
         order.kind,
         Ledger(Path(setup.folder)),
-        traits(setup),
+        setup.traits,
         clock=lambda: time.time() + order.passed,
         pause=pause,
         faults=order.faults,

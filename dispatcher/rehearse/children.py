@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
@@ -15,6 +16,9 @@ from pathlib import Path
 import dispatcher
 from dispatcher.rehearse.child import Order
 from dispatcher.rehearse.setup import Setup
+
+AHEAD = 3
+"""Children that wait for their orders, ready to begin at once."""
 
 
 class ChildEnded(Exception):
@@ -28,9 +32,17 @@ class Child:
         self._process = process
         self._complaints = complaints
 
+    async def carry_out(self, setup: Setup, order: Order) -> None:
+        """Give it its order."""
+        assert self._process.stdin is not None  # noqa: S101  (it was opened as a pipe)
+        text = json.dumps({"setup": setup.written(), "order": asdict(order)})
+        self._process.stdin.write(text.encode() + b"\n")
+        with suppress(ConnectionError):  # it has ended: whoever waits for it is told
+            await self._process.stdin.drain()
+
     async def reaches(self, point: str, times: int = 1) -> None:
         """Return when the child has said ``point`` so often. Raises ChildEnded."""
-        assert self._process.stdout is not None  # noqa: S101  (it was opened as a pipe)
+        assert self._process.stdout is not None  # noqa: S101  (as above)
         while times:
             line = await self._process.stdout.readline()
             if not line:
@@ -43,6 +55,8 @@ class Child:
         with suppress(ProcessLookupError):
             self._process.kill()
         await self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
 
     def stop(self) -> None:
         """As a service manager does: SIGTERM."""
@@ -62,14 +76,48 @@ class Child:
         return next((line for line in reversed(lines) if line.strip()), "it said nothing")
 
 
-@asynccontextmanager
-async def started(setup: Setup, order: Order) -> AsyncIterator[Child]:
-    """A child that carries out ``order``; killed at the end if it is still there.
+class Children:
+    """The children of one rehearsal: a few are started ahead, and wait for their orders.
 
-    It runs the very code that runs here, whatever the working directory holds; Ctrl-C in the
-    terminal does not reach it.
+    They run the very code that runs here, whatever the working directory holds; Ctrl-C in the
+    terminal does not reach them.
     """
-    complaints = Path(setup.folder) / "children.log"
+
+    def __init__(self, setup: Setup, wanted: int) -> None:
+        """``wanted``: how many orders there will be, at most."""
+        self._setup = setup
+        self._left = wanted
+        self._waiting: deque[asyncio.Task[Child]] = deque()
+        self._start_ahead()
+
+    @asynccontextmanager
+    async def started(self, order: Order) -> AsyncIterator[Child]:
+        """A child that carries out ``order``; killed at the end if it is still there."""
+        starting = self._waiting.popleft() if self._waiting else self._start()
+        self._start_ahead()
+        child = await starting
+        try:
+            await child.carry_out(self._setup, order)
+            yield child
+        finally:
+            await child.kill()
+
+    async def aclose(self) -> None:
+        """Kill those that were started and not wanted."""
+        self._left = 0
+        while self._waiting:
+            await (await self._waiting.popleft()).kill()
+
+    def _start_ahead(self) -> None:
+        while self._left > 0 and len(self._waiting) < AHEAD:
+            self._left -= 1
+            self._waiting.append(self._start())
+
+    def _start(self) -> asyncio.Task[Child]:
+        return asyncio.create_task(_start(Path(self._setup.folder) / "children.log"))
+
+
+async def _start(complaints: Path) -> Child:
     code = str(Path(next(iter(dispatcher.__path__))).parent)
     path = os.pathsep.join(filter(None, [code, os.environ.get("PYTHONPATH", "")]))
     with complaints.open("ab") as log:
@@ -81,14 +129,4 @@ async def started(setup: Setup, order: Order) -> AsyncIterator[Child]:
             env={**os.environ, "PYTHONPATH": path},
             start_new_session=True,
         )  # fmt: skip
-    child = Child(process, complaints)
-    try:
-        text = json.dumps({"setup": setup.written(), "order": asdict(order)})
-        assert process.stdin is not None  # noqa: S101  (as above)
-        process.stdin.write(text.encode() + b"\n")
-        await process.stdin.drain()
-        yield child
-    finally:
-        await child.kill()
-        if process.stdin is not None:
-            process.stdin.close()
+    return Child(process, complaints)

@@ -168,7 +168,7 @@ class FakeProvider:
         self.clock = clock
         self.capabilities = capabilities(kind, traits)
         self.longest_send = traits.longest_send
-        self._pause = pause
+        self.pause = pause
         self._faults = deque(faults)
 
     @property
@@ -180,7 +180,7 @@ class FakeProvider:
         """Take the message, unless the next fault says otherwise."""
         fault = self._faults.popleft() if self._faults else Fault.NONE
         if fault in {Fault.STALLS_BEFORE, Fault.STALLS_UNREACHABLE}:
-            await self._pause("claimed")
+            await self.pause("claimed")
         if fault in {Fault.UNREACHABLE, Fault.STALLS_UNREACHABLE}:
             return Result(Unavailable("connection refused"))
         request = message.kept or request_bytes(message)
@@ -191,7 +191,7 @@ class FakeProvider:
             return Result(_WITHOUT_TAKING[fault])
         answer = self._take(message, digest(request))
         if fault is Fault.STALLS_AFTER:
-            await self._pause("taken")
+            await self.pause("taken")
         if fault is Fault.ANSWER_LOST:
             return Result(InDoubt("read time-out"))
         return Result(answer)

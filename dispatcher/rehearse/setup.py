@@ -16,6 +16,7 @@ from dispatcher.backoff import RetryPolicy
 from dispatcher.config import Account, Config, Database, Defaults, Dispatcher
 from dispatcher.config_file import Document
 from dispatcher.config_report import account_times
+from dispatcher.rehearse.fakes import Traits
 from outbox.states import WhenUnsure
 from providers.memory import Settings
 
@@ -87,6 +88,11 @@ class Setup:
     def written(self) -> str:
         """As text for a child. It may hold the database's password: never on a command line."""
         return json.dumps(asdict(self))
+
+    @property
+    def traits(self) -> Traits:
+        """The times of the fakes."""
+        return Traits(self.longest_send, self.key_retention, self.index_lag)
 
     def config(self, account: str, *, slots: int = 20, still: bool = False) -> Config:
         """The configuration of a dispatcher that has this one account.

@@ -15,28 +15,28 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import Connection, Interval, func, literal, select, type_coerce
-from sqlalchemy.dialects.postgresql import TIMESTAMP
+from sqlalchemy import Connection, select
 
-import outbox
 from dispatcher.events import Event, Started
 from dispatcher.loop import Mode
-from dispatcher.rehearse.fakes import FakeProvider, Fault, Kind, Ledger, Pause, Traits
+from dispatcher.rehearse.children import Children
+from dispatcher.rehearse.fakes import FakeProvider, Fault, Kind, Ledger
+from dispatcher.rehearse.producer import enqueued
 from dispatcher.rehearse.setup import Setup
+from dispatcher.rehearse.tables import Row, move_back, read_row
 from dispatcher.service import dispatch
 from dispatcher.transactions import reading, writing
 from outbox import schema
-from outbox.columns import Instant
 from outbox.database import open_async_engine
 from outbox.records import Backlog
-from outbox.states import FINAL, State
+from outbox.states import State
 from outbox.store.reads import database_now
 from providers.contract import Provider
 
@@ -45,27 +45,9 @@ STEPS = 40
 """Rounds after which a delivery that still moves is left alone: a drill ends."""
 NOT_WAITED = timedelta(milliseconds=20)
 """Added to every passing of time: instants are stored in milliseconds."""
+ENDS_WITHIN = 30.0
+"""Seconds for a dispatcher to end that stood still and goes on."""
 _HANDLED = (signal.SIGINT, signal.SIGTERM)
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A delivery as a drill looks at it."""
-
-    id: int
-    state: State
-    reason: str | None
-    attempts: int
-    last_attempt: int
-    copies: int
-    token: int
-    due_at: datetime
-    extra: str | None
-
-    @property
-    def settled(self) -> bool:
-        """Nothing moves it by itself any more."""
-        return self.state in FINAL or self.state is State.HELD
 
 
 class Gate:
@@ -86,15 +68,30 @@ class Gate:
         self._open.set()
 
 
-async def _never(point: str) -> None:
-    raise RuntimeError(f"a send stalled at {point}, and nobody would have let it go on")
+class Stalled:
+    """A dispatcher that stands still in the middle of a send."""
+
+    def __init__(self, gate: Gate, worker: asyncio.Task[list[Event]]) -> None:
+        self._gate = gate
+        self._worker = worker
+
+    async def goes_on(self) -> None:
+        """Let it go on, and wait until it has ended."""
+        self._gate.open()
+        await asyncio.wait({self._worker}, timeout=ENDS_WITHIN)
+        if not self._worker.done():
+            self._worker.cancel()
+            raise RuntimeError(f"a dispatcher had not ended after {ENDS_WITHIN:g} s")
+        await self._worker
 
 
 class Stage:
     """One scratch database, and what happens on it."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, children: int = 0) -> None:
+        """``children``: how many processes will be asked for, at most."""
         self.setup = setup
+        self.children = Children(setup, children)
         self.ledger = Ledger(Path(setup.folder))
         self.passed = timedelta()
         """How much time has passed that nobody waited for."""
@@ -111,6 +108,7 @@ class Stage:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        await self.children.aclose()
         await self._engine.dispose()
 
     # -- providers ---------------------------------------------------------- #
@@ -119,25 +117,23 @@ class Stage:
         """The rehearsal's instant, in seconds."""
         return time.time() + self.passed.total_seconds()
 
-    def fake(self, kind: Kind, *faults: Fault, pause: Pause = _never) -> FakeProvider:
+    def fake(self, kind: Kind, *faults: Fault) -> FakeProvider:
         """A provider nobody knows yet, with an account of its own: no drill disturbs another."""
         self._fakes += 1
-        return self._fake(f"fake{self._fakes}-{kind.value}", kind, faults, pause)
+        return self._fake(f"fake{self._fakes}-{kind.value}", kind, faults)
 
-    def again(self, fake: FakeProvider, *faults: Fault, pause: Pause = _never) -> FakeProvider:
+    def again(self, fake: FakeProvider, *faults: Fault) -> FakeProvider:
         """The same provider, as another dispatcher sees it."""
-        return self._fake(fake.name, fake.kind, faults, pause)
+        return self._fake(fake.name, fake.kind, faults)
 
-    def _fake(
-        self, name: str, kind: Kind, faults: tuple[Fault, ...], pause: Pause
-    ) -> FakeProvider:
+    def _fake(self, name: str, kind: Kind, faults: tuple[Fault, ...]) -> FakeProvider:
         return FakeProvider(
             name,
             kind,
             self.ledger,
-            traits(self.setup),
+            self.setup.traits,
             clock=self.clock,
-            pause=pause,
+            pause=Gate(),
             faults=faults,
         )
 
@@ -145,7 +141,7 @@ class Stage:
 
     async def enqueue(self, key: str, account: str, *, text: str = "Hello") -> bool:
         """Enqueue one message in a transaction of its own; whether it was new."""
-        return await self.do(lambda connection: enqueue(connection, key, account, text=text))
+        return await self.do(lambda connection: enqueued(connection, key, account, text=text))
 
     # -- dispatchers -------------------------------------------------------- #
 
@@ -175,6 +171,24 @@ class Stage:
 
         return await dispatch(config, mode, providers, listen), events
 
+    @asynccontextmanager
+    async def stalled(self, fake: FakeProvider) -> AsyncIterator[Stalled]:
+        """A dispatcher whose send has stalled; it goes on at the end of the block, or earlier."""
+        gate = fake.pause
+        assert isinstance(gate, Gate)  # noqa: S101  (every fake of a stage has one)
+        worker = asyncio.create_task(self.dispatch(fake, still=True))
+        reached = asyncio.create_task(gate.reached.wait())
+        stalled = Stalled(gate, worker)
+        try:
+            await asyncio.wait({worker, reached}, return_when=asyncio.FIRST_COMPLETED)
+            if not gate.reached.is_set():
+                await worker
+                raise RuntimeError("the dispatcher never came to send")
+            yield stalled
+        finally:
+            reached.cancel()
+            await stalled.goes_on()
+
     async def to_the_end(self, key: str, fake: FakeProvider) -> Row:
         """Dispatch, and let time pass until the delivery is due, until nothing moves it."""
         for _ in range(STEPS):
@@ -196,7 +210,7 @@ class Stage:
     async def pass_time(self, duration: timedelta) -> None:
         """As if ``duration`` had been waited for."""
         duration += NOT_WAITED
-        await self.do(lambda connection: _move_back(connection, duration))
+        await self.do(lambda connection: move_back(connection, duration))
         self.passed += duration
 
     async def until_due(self, key: str) -> None:
@@ -213,7 +227,7 @@ class Stage:
 
     async def row(self, key: str) -> Row:
         """The delivery as it is now."""
-        return await self.read(lambda connection: _row(connection, key))
+        return await self.read(lambda connection: read_row(connection, key))
 
     async def known(self, key: str) -> bool:
         """Whether there is a delivery with this key at all."""
@@ -254,52 +268,3 @@ class Stage:
     async def read(self, work: Callable[[Connection], T]) -> T:
         """``work`` in a transaction that only reads."""
         return await reading(self._engine, work)
-
-
-def traits(setup: Setup) -> Traits:
-    """The times of the fakes."""
-    return Traits(setup.longest_send, setup.key_retention, setup.index_lag)
-
-
-def enqueue(connection: Connection, key: str, account: str, *, text: str = "Hello") -> bool:
-    """What a producer does; whether the delivery was new. Raises KeyConflict."""
-    mail = outbox.Email(to="rehearsal@example.org", subject=f"Rehearsal {key}", text=text)
-    return outbox.enqueue(connection, mail, key=key, account=account).created
-
-
-def _row(connection: Connection, key: str) -> Row:
-    d = schema.deliveries.c
-    found = connection.execute(
-        select(
-            d.id, d.state, d.reason, d.attempts, d.last_attempt, d.copies, d.lease_token,
-            d.due_at, d.extra_transmission,
-        ).where(d.delivery_key == key)
-    ).one()  # fmt: skip
-    return Row(
-        id=found.id,
-        state=State(found.state),
-        reason=found.reason,
-        attempts=found.attempts,
-        last_attempt=found.last_attempt,
-        copies=found.copies,
-        token=found.lease_token,
-        due_at=found.due_at,
-        extra=found.extra_transmission,
-    )
-
-
-def _move_back(connection: Connection, duration: timedelta) -> None:
-    """Every instant of every table, by the same amount: their order stays as it was."""
-    for table in schema.metadata.sorted_tables:
-        instants = [column for column in table.columns if isinstance(column.type, Instant)]
-        if not instants:
-            continue
-        moved = {column: _earlier(connection.dialect.name, column, duration) for column in instants}
-        connection.execute(table.update().values(moved))
-
-
-def _earlier(dialect: str, column: Any, duration: timedelta) -> Any:
-    if dialect == "postgresql":
-        return type_coerce(column, TIMESTAMP(timezone=True)) - literal(duration, Interval())
-    seconds = f"-{duration.total_seconds():.3f} seconds"
-    return func.strftime("%Y-%m-%dT%H:%M:%fZ", column, seconds)

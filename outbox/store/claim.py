@@ -63,15 +63,21 @@ QUARANTINE_AFTER = 3
 """Crashes after which a row is claimed alone: it hurts nobody else, and nobody hurts it."""
 
 
-def _due(*, quarantined: bool) -> Any:
-    """Due rows of one account whose sender's domain is not blocked there."""
+def sender_blocked(account: Any) -> Any:
+    """Whether a row's sender domain is paused at ``account``, or has a probe on its way.
+    Rows that name no sender have the configuration's (parameter ``default_domain``)."""
     domain = func.coalesce(_D.c.sender_domain, bindparam("default_domain", type_=Text()))
-    blocked = exists().where(
-        _X.c.account == bindparam("lane", type_=Text()),
+    return exists().where(
+        _X.c.account == account,
         _X.c.scope != "",
         _X.c.scope == domain,
         or_(_X.c.paused_until > now(), _X.c.probe_until > now()),
     )
+
+
+def _due(*, quarantined: bool) -> Any:
+    """Due rows of one account whose sender's domain is not blocked there."""
+    blocked = sender_blocked(bindparam("lane", type_=Text()))
     crashes = _D.c.crashes
     return (
         select(

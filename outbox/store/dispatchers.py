@@ -13,6 +13,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from outbox import schema
 from outbox.records import Backlog, Dispatcher
 from outbox.schema import now
+from outbox.store.claim import sender_blocked
 from outbox.store.reads import database_now
 from outbox.store.rows import packed, unpacked
 
@@ -54,12 +55,22 @@ def raise_epoch(connection: Connection) -> int:
     return epoch
 
 
-def backlog(connection: Connection, accounts: Iterable[str]) -> Backlog:
+def backlog(
+    connection: Connection,
+    accounts: Iterable[str],
+    *,
+    default_account: str = "",
+    default_domain: str | None = None,
+) -> Backlog:
     """What is left: due for ``accounts`` now, being sent by anybody, waiting, in doubt, held.
 
-    Rows of a paused account wait for a time; they are not due.
+    Rows of a paused account, or of a paused sender domain, wait for a time; they are not due.
     """
-    parameters = packed({"account": account} for account in ("", *accounts))
+    parameters = {
+        "default_account": default_account,
+        "default_domain": default_domain,
+        **packed({"account": account} for account in ("", *accounts)),
+    }
     row = connection.execute(_backlog(connection.dialect.name), parameters).one()
     return Backlog(*(int(value or 0) for value in row))
 
@@ -87,12 +98,16 @@ def _seen(dialect: str) -> Any:
 def _backlog(dialect: str) -> Any:
     v = unpacked(dialect, {"account": Text})
     paused = select(_X.c.account).where(_X.c.scope == "", _X.c.paused_until > now())
+    account = case(
+        (_D.c.account == "", bindparam("default_account", type_=Text())), else_=_D.c.account
+    )
     due = (
         (_D.c.state == "pending")
         & (_D.c.due_at <= now())
         & or_(_D.c.send_before.is_(None), _D.c.send_before > now())
         & _D.c.account.in_(select(v.c.account))
-        & _D.c.account.not_in(paused)
+        & account.not_in(paused)
+        & ~sender_blocked(account)
     )
 
     def count(condition: Any) -> Any:

@@ -50,7 +50,9 @@ class Bench:
         )
         return self.do(lambda c: outbox.enqueue(c, mail, key=key, **options).id)
 
-    def claim(self, owner: str = "a", limit: int = 10, account: str = "main") -> list[Claimed]:
+    def claim(
+        self, owner: str = "a", limit: int = 10, account: str = "main", *, alone: bool = False
+    ) -> list[Claimed]:
         lane = Lane(account, f"memory:{account}", limit, takes_unnamed=True)
         return self.do(
             lambda c: claim.claim(
@@ -60,6 +62,7 @@ class Bench:
                 lease=LEASE,
                 default_from=None,
                 namespace=reads.namespace(c),
+                alone=alone,
             )
         )
 

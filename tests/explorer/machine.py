@@ -62,12 +62,13 @@ class Seen:
     """What a step did besides changing the state: for the invariants that speak of deeds.
 
     ``marked``: tasks whose mark was granted in it. ``left``: the task whose bytes left.
-    ``settled``: tasks whose end was written.
+    ``settled``: tasks whose end was written. ``claimed``: it was to claim, too.
     """
 
     marked: tuple[Task, ...] = ()
     left: Task | None = None
     settled: tuple[Task, ...] = ()
+    claimed: bool = False
 
 
 class _Answer:
@@ -101,10 +102,10 @@ class _Desk:
             raise _Asked(mark)
         return self._answer
 
-    def lease_deadline(self, delivery_id: int) -> float:
+    def lease_deadline(self, *which: int) -> float:
         rounds = Rounds(cast(Any, None), cast(Any, None), lambda _: None)
         _remember(rounds, self._process)
-        return rounds.lease_deadline(delivery_id)
+        return rounds.lease_deadline(*which)
 
 
 def finished(work: Coroutine[Any, Any, T]) -> T:
@@ -122,6 +123,9 @@ def _remember(rounds: Rounds, process: Process) -> None:
         known = process.lease
         rounds._open = {known.claimed.id: Open(known.claimed, known.deadline, known.started)}
     rounds.suspicious = process.suspicious
+    rounds.quarantined = process.quarantined
+    if process.gate is not None:
+        rounds._gates = {process.gate.account: process.gate}
 
 
 class Machine:
@@ -161,7 +165,7 @@ class Machine:
         self._store.clock.at = 0.0
         self._store.show(self._store.read())
         email = outbox.Email(
-            sender="reports@example.com",
+            from_="reports@example.com",
             to=list(ADDRESSES[: self.setting.recipients]),
             subject="Website audit 2026-W48",
             text="Three findings.",
@@ -209,13 +213,13 @@ class Machine:
         return self._round(world, at, want=0, loses=loses)
 
     def settle(
-        self, world: World, at: int, number: int, end: End, *, loses: bool = False
+        self, world: World, at: int, number: int, end: End, *, want: int = 0, loses: bool = False
     ) -> tuple[World, Seen]:
-        """A sender asks that the end of its attempt be written."""
+        """A sender asks that the end of its attempt be written; the round may claim as well."""
         process = world.processes[at]
         settling = replace(process.tasks[number], stage="settling", end=end)
         world = world.with_process(at, process.with_task(number, settling))
-        return self._round(world, at, want=0, loses=loses)
+        return self._round(world, at, want=want, loses=loses)
 
     def withheld(self, world: World, at: int, number: int) -> str | None:
         """What the permit says just before the first byte; None: go on."""
@@ -230,12 +234,14 @@ class Machine:
                 return withheld.reason
             return None
 
-    def sweep(self, world: World) -> tuple[World, Seen]:
-        """Any dispatcher's sweep."""
-        me = Dispatcher("sweeper", "host", None, 1, None, "0", 1)
-        events: list[Event] = []
+    def sweep(self, world: World, at: int) -> tuple[World, Seen]:
+        """One dispatcher's sweep; it leaves alone what it is itself at work on."""
+        process = world.processes[at]
+        me = Dispatcher(process.owner, "host", None, 1, None, "0", 1)
         with self._at(world):
-            finished(Sweep(self._direct.engine, me, ("main",), events.append).run_once())
+            holds = self._rounds(process).holds
+            sweep = Sweep(self._direct.engine, me, ("main",), lambda _: None, holds)
+            finished(sweep.run_once())
             return replace(world, rows=self._store.read()), Seen()
 
     def cancel(self, world: World) -> tuple[World, Seen]:
@@ -276,6 +282,8 @@ class Machine:
                 elif task.stage == "settling" and task.end is not None:
                     wanted = WantedSettle(task.claimed, task.end, cast(Any, answer))
                     rounds._settles.append(wanted)
+            # A row in quarantine is claimed by a process that has nothing else in hand.
+            rounds.solo = want > 0 and process.quarantined and not process.tasks
             self._direct.loses = loses
             claimed: list[Claimed] = []
             try:
@@ -287,18 +295,14 @@ class Machine:
                 self._direct.loses = False
             rows = self._store.read()
             after = self._after(process, rounds, answers, claimed)
-        done = {t.claimed.token for t in after.tasks}
-        settled = tuple(
-            t for t in process.tasks if t.stage == "settling" and (loses or t.claimed.token not in done)
-        )
+        settled = tuple(task for task in process.tasks if task.stage == "settling")
+        asked = {task.claimed.token for task in process.tasks if task.stage == "marking"}
         marked = tuple(
-            new
-            for old, new in zip(process.tasks, after.tasks, strict=False)
-            if old.stage == "marking" and new.stage == "granted"
+            task for task in after.tasks if task.claimed.token in asked and task.stage == "granted"
         )
         told = world.told.union(*(_named(task.end) for task in settled))
         world = replace(world.with_process(at, after), rows=rows, told=told)
-        return world, Seen(marked=marked, settled=settled)
+        return world, Seen(marked=marked, settled=settled, claimed=want > 0)
 
     def _after(
         self, process: Process, rounds: Rounds, answers: list[_Answer], claimed: list[Claimed]
@@ -306,7 +310,13 @@ class Machine:
         """What this dispatcher has in memory when the round is over."""
         known = next(iter(rounds._open.values()), None)
         lease = None if known is None else Lease(known.claimed, known.deadline, known.started)
-        process = replace(process, lease=lease, suspicious=rounds.suspicious)
+        process = replace(
+            process,
+            lease=lease,
+            suspicious=rounds.suspicious,
+            quarantined=rounds.quarantined,
+            gate=rounds._gates.get("main"),
+        )
         tasks: list[Task] = []
         for task, answer in zip(process.tasks, answers, strict=True):
             if not answer.done():

@@ -15,7 +15,7 @@ from dispatcher.wishes import LookUpEnd, WithheldEnd
 from outbox.states import FINAL, AttemptKind, State
 from providers.contract import Accepted, Rejected, Result, Unavailable
 from tests.explorer.clock import seconds
-from tests.explorer.machine import ADDRESSES, Machine, Seen
+from tests.explorer.machine import Machine, Seen
 from tests.explorer.provider import LOST, REFUSALS, Reply
 from tests.explorer.world import LEASE, LONGEST_SEND, MARGIN, Process, Task, World
 
@@ -46,7 +46,6 @@ def possible(machine: Machine, world: World) -> Iterator[Step]:
     """Every step that can be taken in ``world``."""
     if over(world):
         return
-    yield Step("the sweep runs", partial(machine.sweep, world))
     if not world.stopped:
         yield Step("the producer cancels", partial(machine.cancel, world))
     for index, process in enumerate(world.processes):
@@ -58,7 +57,7 @@ def possible(machine: Machine, world: World) -> Iterator[Step]:
             f"what attempt {flying.attempt} had sent arrives",
             partial(_arrive, machine, world, flying),
         )
-    yield from _jumps(world)
+    yield from _jumps(machine, world)
 
 
 def _blank(process: Process) -> bool:
@@ -67,6 +66,7 @@ def _blank(process: Process) -> bool:
 
 def _of_process(machine: Machine, world: World, at: int, process: Process) -> Iterator[Step]:
     name = process.name
+    yield Step(f"{name} sweeps", partial(machine.sweep, world, at))
     if process.suspicious:
         yield Step(f"{name} gives back what it forgot", partial(machine.forgotten, world, at))
     elif len(process.tasks) < TASKS and world.rows.delivery["state"] in {"pending", "in_doubt"}:
@@ -79,7 +79,7 @@ def _of_process(machine: Machine, world: World, at: int, process: Process) -> It
         yield Step(f"{name} renews its lease", partial(machine.renew, world, at))
     if not _blank(process):
         dead = world.with_process(at, process.crashed())
-        yield Step(f"{name} is killed", lambda: (dead, Seen()))
+        yield Step(f"{name} is killed", partial(_same, dead))
     for number, task in enumerate(process.tasks):
         yield from _of_task(machine, world, at, number, task)
 
@@ -111,6 +111,8 @@ def _settling(
     machine: Machine, world: World, at: int, number: int, label: str, end: Any
 ) -> Iterator[Step]:
     yield Step(label, partial(machine.settle, world, at, number, end))
+    both = partial(machine.settle, world, at, number, end, want=1)
+    yield Step(f"{label}; the same round claims", both)
     lost = partial(machine.settle, world, at, number, end, loses=True)
     yield Step(f"{label}; the commit's answer is lost", lost)
 
@@ -228,8 +230,13 @@ def moments(world: World, capabilities: Any) -> dict[float, str]:
     return {at: name for at, name in reversed(found) if at is not None and at > world.now}
 
 
-def _jumps(world: World) -> Iterator[Step]:
-    raise NotImplementedError
+def _jumps(machine: Machine, world: World) -> Iterator[Step]:
+    for at, name in sorted(moments(world, machine.setting.capabilities).items()):
+        truth = world.truth
+        left = tuple(flying for flying in truth.flying if flying.until > at)
+        later = replace(world, now=at, truth=replace(truth, flying=left))
+        yield Step(f"{at - world.now:g} s pass: {name}", partial(_same, later))
 
 
-__all__ = ["ADDRESSES", "Step", "moments", "over", "possible"]
+def _same(world: World) -> tuple[World, Seen]:
+    return world, Seen()

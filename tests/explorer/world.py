@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from dispatcher.backoff import RetryPolicy
 from dispatcher.wishes import End
-from outbox.records import Claimed, Mark
+from outbox.records import Claimed, Gate, Mark
 from outbox.states import WhenUnsure
 from providers.contract import Capabilities
 from tests.explorer.stores import Rows
@@ -29,7 +29,7 @@ POLICY = RetryPolicy(attempts=3, window=timedelta(days=1), first_delay=timedelta
 KINDS: dict[str, Capabilities] = {
     "key": Capabilities(means=("replay",), replay="same_response", key_retention=RETENTION),
     "duplicate": Capabilities(
-        means=("replay", "look_up"),
+        means=("look_up", "replay"),
         replay="duplicate_error",
         key_retention=RETENTION,
         look_up="by_key",
@@ -138,6 +138,8 @@ class Process:
     tasks: tuple[Task, ...] = ()
     lease: Lease | None = None
     suspicious: bool = False
+    quarantined: bool = False
+    gate: Gate | None = None
 
     @property
     def owner(self) -> str:
