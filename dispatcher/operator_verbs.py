@@ -96,8 +96,8 @@ def act(config: Config, wish: Wish, target: Target, *, actor: str, note: str) ->
         with reading(engine) as connection:
             migrations.check(connection)
         if isinstance(target, str):
-            return _act_on_one(config, engine, wish, target, actor, note)
-        return _act_on_all(config, engine, wish, target, actor, note)
+            return _act_on_one(config, engine, wish, target, actor=actor, note=note)
+        return _act_on_all(config, engine, wish, target, actor=actor, note=note)
 
 
 def suggestions(config: Config, id_: int) -> tuple[Suggestion, ...]:
@@ -122,7 +122,7 @@ def suggestions(config: Config, id_: int) -> tuple[Suggestion, ...]:
 
 
 def _act_on_one(
-    config: Config, engine: Engine, wish: Wish, reference: str, actor: str, note: str
+    config: Config, engine: Engine, wish: Wish, reference: str, *, actor: str, note: str
 ) -> Report:
     def work(connection: Connection) -> Report:
         [ids] = _pages(connection, reference, wish.act)
@@ -137,7 +137,7 @@ def _act_on_one(
 
 
 def _act_on_all(
-    config: Config, engine: Engine, wish: Wish, wanted: Filter, actor: str, note: str
+    config: Config, engine: Engine, wish: Wish, wanted: Filter, *, actor: str, note: str
 ) -> Report:
     scope = _scoped(wanted, wish.act)
     seen = Gathering(config.defaults.account)

@@ -90,4 +90,6 @@ class Sweep:
         lost = [
             decide.unknown_account(row) for row in sweep.unclaimable(connection, self._accounts)
         ]
-        return len(changed) + finish.finish(connection, late + lost, at=at, shard=shard)
+        stuck = [decide.blocked_too_long(row) for row in sweep.blocked(connection, at=at)]
+        endings = late + lost + stuck
+        return len(changed) + finish.finish(connection, endings, at=at, shard=shard)

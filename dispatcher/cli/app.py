@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from dispatcher.cli import version
+from dispatcher.cli.accounts import accounts_app
+from dispatcher.cli.audit import audit
 from dispatcher.cli.config import config_app
 from dispatcher.cli.deliveries import deliveries_app
 from dispatcher.cli.dispatch import dispatch
@@ -17,6 +19,7 @@ from dispatcher.cli.migrate import migrate
 from dispatcher.cli.rehearse import rehearse
 from dispatcher.cli.schema import schema_app
 from dispatcher.cli.status import status
+from dispatcher.cli.verbs import add_verbs
 
 EXIT_CODES = "Exit codes: 0 fine, 1 something needs a person, 2 wrong usage, 3 cannot tell."
 
@@ -67,7 +70,10 @@ app.command()(migrate)
 app.command()(dispatch)
 app.command()(rehearse)
 app.command()(status)
+add_verbs(deliveries_app)
 app.add_typer(deliveries_app, name="deliveries")
+app.add_typer(accounts_app, name="accounts")
+app.command()(audit)
 app.command()(enqueue)
 app.add_typer(config_app, name="config")
 app.add_typer(schema_app, name="schema")

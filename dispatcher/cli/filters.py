@@ -97,9 +97,7 @@ def choosing(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., int]],
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
         @functools.wraps(command)
         def with_choice(context: typer.Context, **given: Any) -> int:
-            chosen = Chosen(
-                given.pop("reference"), {name: given.pop(name) for name in options}
-            )
+            chosen = Chosen(given.pop("reference"), {name: given.pop(name) for name in options})
             return command(context, chosen, **given)
 
         own = inspect.signature(command, eval_str=True).parameters.values()

@@ -10,9 +10,9 @@ from dispatcher.cli.output import plain, say, say_pairs
 from dispatcher.cli.words import instant, plural, size
 
 if TYPE_CHECKING:
-    from dispatcher.operator_verbs import Suggestion
     from dispatcher.mail_summary import MailSummary
     from dispatcher.operator import Shown
+    from dispatcher.operator_verbs import Suggestion
     from outbox.reports import AttemptDetail, EvidenceDetail, RecipientDetail, Story
 
 _LABEL = 17
@@ -85,7 +85,7 @@ def then_one_of(id_: int, suggestions: Iterable[Suggestion]) -> None:
     width = max(len(command) for command, _ in lines) + 2
     for command, purpose in lines:
         say(f"  {command.ljust(width)}→ {purpose}")
-    say("Each shows what it would do; --yes --reason \"…\" does it.", style="dim")
+    say('Each shows what it would do; --yes --reason "…" does it.', style="dim")
 
 
 def _with_id(verb: str, id_: int) -> str:

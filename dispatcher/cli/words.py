@@ -44,6 +44,16 @@ def plural(count: int, word: str, many: str | None = None) -> str:
     return f"{count:,} {word if count == 1 else many or word + 's'}"
 
 
+def next_clock_time(text: str, now: datetime) -> datetime | None:
+    """The next ``06:00`` (UTC) after ``now``; None for a text of another form."""
+    try:
+        at = datetime.strptime(text, "%H:%M")  # noqa: DTZ007  (only the time of day is used)
+    except ValueError:
+        return None
+    today = now.astimezone(UTC).replace(hour=at.hour, minute=at.minute, second=0, microsecond=0)
+    return today if today > now else today + timedelta(days=1)
+
+
 def parse_instant(text: str, *, now: datetime, ahead: bool) -> datetime:
     """An instant somebody typed: ISO 8601 with a time zone, or a duration from now.
 

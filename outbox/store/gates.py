@@ -95,11 +95,6 @@ def judge(
     return opened
 
 
-def blocked_since(connection: Connection, *, before: datetime) -> list[str]:
-    """Accounts that have been blocked, probes included, since before an instant."""
-    return list(connection.execute(_BLOCKED, {"before": before}).scalars())
-
-
 def _half_open(row: Any, at: datetime) -> bool:
     ended = row.paused_until is not None and row.paused_until <= at
     return ended and row.pause_reason in PROBED
@@ -150,12 +145,6 @@ _TROUBLED = (
     .where(_X.c.account == bindparam("of_account", type_=Text()), _X.c.scope == "")
     .values(consecutive=_X.c.consecutive + bindparam("more", type_=Integer()))
     .returning(_X.c.consecutive, _X.c.failures, _X.c.paused_until, _X.c.pause_reason)
-)
-
-_BLOCKED = select(_X.c.account).where(
-    _X.c.scope == "",
-    _X.c.pause_reason.in_([r.value for r in PROBED if r is not PauseReason.BREAKER]),
-    _X.c.paused_since <= bindparam("before", type_=Instant()),
 )
 
 

@@ -9,22 +9,24 @@ nothing left; ``transmitting``, nobody knows.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
 from sqlalchemy import Connection, Text, and_, bindparam, exists, or_, select
 
 from outbox import schema
+from outbox.columns import Instant, now
 from outbox.records import Idle, OpenAttempt
-from outbox.schema import now
 from outbox.states import State
-from outbox.store.reads import recipients_of
+from outbox.store.reads import database_now, recipients_of
 from outbox.store.rows import packed, unpacked
 from outbox.store.settle import open_attempts, opened
 
 _D, _A, _X = schema.deliveries, schema.attempts, schema.accounts
 
+BLOCK_LIMIT = timedelta(days=3)
+"""How long an account may be blocked before its due rows are held for a person."""
 BATCH = 500
 """Rows to a sweeping transaction."""
 
@@ -38,7 +40,10 @@ def lapsed(connection: Connection, *, at: datetime) -> list[OpenAttempt]:
 
 def anything(connection: Connection, known: Iterable[str]) -> bool:
     """Whether there is anything to sweep, without locking it."""
-    parameters = packed({"account": account} for account in known)
+    parameters = {
+        "blocked_before": database_now(connection) - BLOCK_LIMIT,
+        **packed({"account": account} for account in known),
+    }
     return bool(connection.execute(_anything(connection.dialect.name), parameters).scalar())
 
 
@@ -65,7 +70,12 @@ def unclaimable(connection: Connection, known: Iterable[str]) -> list[Idle]:
     return _idle(connection, _unclaimable(connection.dialect.name), parameters)
 
 
-def _idle(connection: Connection, statement: Any, parameters: dict[str, str]) -> list[Idle]:
+def blocked(connection: Connection, *, at: datetime) -> list[Idle]:
+    """Due rows of accounts that nothing has worked at for :data:`BLOCK_LIMIT`, locked."""
+    return _idle(connection, _BLOCKED, {"blocked_before": at - BLOCK_LIMIT})
+
+
+def _idle(connection: Connection, statement: Any, parameters: dict[str, Any]) -> list[Idle]:
     rows = connection.execute(statement, parameters).all()
     if not rows:
         return []
@@ -96,6 +106,22 @@ _OVERDUE = (
 )
 
 
+_blocked_accounts = select(_X.c.account).where(
+    _X.c.scope == "",
+    _X.c.pause_reason.in_(["credentials", "permission", "suspended", "quota"]),
+    _X.c.paused_since <= bindparam("blocked_before", type_=Instant()),
+)
+_is_blocked = and_(
+    _D.c.state == "pending", _D.c.due_at <= now(), _D.c.account.in_(_blocked_accounts)
+)
+_BLOCKED = (
+    select(_D.c.id, _D.c.state, _D.c.account)
+    .where(_is_blocked)
+    .limit(BATCH)
+    .with_for_update(skip_locked=True)
+)
+
+
 @cache
 def _anything(dialect: str) -> Any:
     has_lapsed = (_D.c.state == "sending") & (_D.c.lease_expires_at <= now())
@@ -105,6 +131,7 @@ def _anything(dialect: str) -> Any:
             exists().where(has_lapsed),
             exists().where(is_overdue),
             exists().where(_has_no_account(dialect)),
+            exists().where(_is_blocked),
         )
     )
 

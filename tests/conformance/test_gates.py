@@ -250,6 +250,18 @@ def test_a_settle_between_crashes_resets_the_count(bench: Bench) -> None:
     assert bench.row(1).state == "pending"
 
 
+def test_rows_of_an_account_blocked_for_days_are_held(bench: Bench, database_url: str) -> None:
+    """N5: a block that nobody lifts ends in a row that a person sees."""
+    bench.enqueue(account="main")
+    bench.sql(
+        "INSERT INTO outbox_accounts (account, scope, paused_since, paused_until, pause_reason) "
+        f"VALUES ('main', '', {PAST}, '2999-01-01T00:00:00.000Z', 'suspended')"
+    )
+    drain(database_url, {"main": MemoryProvider()})
+    row = bench.row(1)
+    assert (row.state, row.reason, row.held_from) == ("held", "blocked_too_long", "pending")
+
+
 def test_throttling_ends_after_a_day(bench: Bench) -> None:
     """N5: a provider that answers "later" to every probe does not keep a row for ever."""
     bench.enqueue()
