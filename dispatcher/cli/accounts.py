@@ -22,7 +22,9 @@ accounts_app = typer.Typer(
     add_completion=False,
 )
 
-_Names: TypeAlias = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...")]
+_Names: TypeAlias = Annotated[
+    list[str] | None, typer.Argument(metavar="NAME", help="Accounts by name.")
+]
 _All: TypeAlias = Annotated[bool, typer.Option("--all", help="Every account that is known.")]
 _Reason: TypeAlias = Annotated[
     str | None, typer.Option(metavar="TEXT", help="Why, for the audit trail.")
@@ -57,7 +59,7 @@ def show(
     name: Annotated[str, typer.Argument(metavar="NAME")],
     as_json: Json = False,
 ) -> int:
-    """Show one account: why it does not send, and what its provider promises."""
+    """Show one account: why it does not send, what it promises."""
     from dispatcher import account_verbs
 
     at, found = account_verbs.seen(configuration(context))
@@ -120,9 +122,10 @@ def resume(
     reason: _Reason = None,
     actor: Actor = None,
 ) -> int:
-    """End any pause of accounts, whoever made it, and start their failures anew.
+    """End any pause of accounts, whoever made it.
 
-    An account that its provider still refuses is paused again by the first answer.
+    Their failures start anew. An account that its provider still refuses is paused again by
+    the first answer.
     """
     from dispatcher import account_verbs
 
@@ -149,7 +152,7 @@ def send_one(
     actor: Actor = None,
     as_json: Json = False,
 ) -> int:
-    """Send one real mail by an account, here and now, and say what came of it.
+    """Send one real mail by an account, and see.
 
     It is a delivery of its own and is tried once, also while the account is paused. Exit code
     0: the provider took it; 1: it did not, or nobody knows.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _REFERENCE = Annotated[
     str | None,
-    typer.Argument(metavar="[KEY]", help="One delivery: its key, id, Message-ID or provider's id."),
+    typer.Argument(metavar="KEY", help="One delivery: its key, id, Message-ID or provider's id."),
 ]
 _OPTIONS: dict[str, Any] = {
     "state": Annotated[

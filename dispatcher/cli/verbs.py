@@ -85,7 +85,7 @@ def settle(
     actor: Actor = None,
     as_json: Json = False,
 ) -> int:
-    """Say what became of deliveries in doubt: you know better than the provider.
+    """Say what became of deliveries in doubt.
 
     accepted: the provider has it; it is done. not-accepted: it never took it; it is sent
     again under the same key (only after everything that could still be on its way has
@@ -113,9 +113,9 @@ def send_again(
     actor: Actor = None,
     as_json: Json = False,
 ) -> int:
-    """Send it a second time, on purpose: a new delivery, KEY~2, linked to the first.
+    """Send it a second time, on purpose.
 
-    It goes to whoever does not provably have it; where all have it, to all. Who may get a
+    That is a new delivery, KEY~2, linked to the first. It goes to whoever does not provably have it; where all have it, to all. Who may get a
     second copy is said before. A held delivery is closed by it as unresolved, and only after
     everything that could still be on its way has ended.
     """
@@ -135,9 +135,9 @@ def cancel(
     actor: Actor = None,
     as_json: Json = False,
 ) -> int:
-    """Never send it. Certain for what waits; what is in flight is stopped if it is not taken.
+    """Never send it.
 
-    What is in doubt is held instead: no more transmissions, and a person settles it.
+    That is certain for what waits; what is in flight is stopped if it is not taken. What is in doubt is held instead: no more transmissions, and a person settles it.
     """
     from dispatcher.verb_subjects import Act, Wish
 
@@ -155,7 +155,11 @@ def hold(
     actor: Actor = None,
     as_json: Json = False,
 ) -> int:
-    """Do not send it for now; "release" lets it go on from where it was."""
+    """Do not send it for now.
+
+    "release" lets it go on from where it was: pending, or in doubt. What is in flight is held
+    if it is not taken.
+    """
     from dispatcher.verb_subjects import Act, Wish
 
     wish = Wish(Act.HOLD)
@@ -172,9 +176,9 @@ def release(
     actor: Actor = None,
     as_json: Json = False,
 ) -> int:
-    """Let go what a person held: back to where it was, pending or in doubt.
+    """Let go what a person held.
 
-    What the rules have held is refused: that wants a decision (retry, settle, send-again).
+    It goes back to where it was, pending or in doubt. What the rules have held is refused: that wants a decision (retry, settle, send-again).
     """
     from dispatcher.verb_subjects import Act, Wish
 

@@ -61,16 +61,18 @@ async def lapsed_mark(stage: Stage) -> Played:
 
 
 async def taken_over(stage: Stage) -> Played:
-    """The same, when another dispatcher has meanwhile delivered the row."""
+    """The same, when another dispatcher has claimed the row meanwhile, and is about to send."""
     fake = stage.fake(Kind.NOTHING, Fault.STALLS_BEFORE)
     await stage.enqueue("taken-over", fake.name)
-    async with stage.stalled(fake):
+    async with stage.stalled(fake) as old:
         await stage.outlive_the_lease()
-        second = await stage.to_the_end("taken-over", stage.again(fake))
+        async with stage.stalled(stage.again(fake, Fault.STALLS_BEFORE)):
+            await old.goes_on()
+            late = stage.ledger.count(fake.name, "request")
     row = await stage.row("taken-over")
     return played(
-        ("the second: accepted", f"the second: {state(second)}"),
-        ("stays accepted", f"stays {state(row)}"),
+        ("its mark is refused", "it sent" if late else "its mark is refused"),
+        ("the other one: accepted", f"the other one: {state(row)}"),
         ("taken once", times("taken", stage.ledger.count(fake.name, "taken"))),
     )
 

@@ -41,11 +41,11 @@ from outbox.store.reads import database_now
 from providers.contract import Provider
 
 T = TypeVar("T")
-STEPS = 40
+STEPS = 25
 """Rounds after which a delivery that still moves is left alone: a drill ends."""
 NOT_WAITED = timedelta(milliseconds=20)
 """Added to every passing of time: instants are stored in milliseconds."""
-ENDS_WITHIN = 30.0
+ENDS_WITHIN = 20.0
 """Seconds for a dispatcher to end that stood still and goes on."""
 _HANDLED = (signal.SIGINT, signal.SIGTERM)
 
@@ -81,6 +81,8 @@ class Stalled:
         await asyncio.wait({self._worker}, timeout=ENDS_WITHIN)
         if not self._worker.done():
             self._worker.cancel()
+            await asyncio.wait({self._worker})
+        if self._worker.cancelled():
             raise RuntimeError(f"a dispatcher had not ended after {ENDS_WITHIN:g} s")
         await self._worker
 

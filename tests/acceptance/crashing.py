@@ -1,7 +1,9 @@
-"""A dispatcher that kills itself with SIGKILL at a chosen boundary; without one, a plain one.
+"""A dispatcher that kills or stops itself at a chosen boundary; without one, a plain one.
 
     python -m tests.acceptance.crashing --config FILE --mode drain --lease 20 \\
         --at "after the mark's commit" --attempt 1
+
+``--do stop`` sends SIGSTOP instead of SIGKILL, once; SIGCONT lets it go on.
 
 Only this entry knows how to crash: it wraps the dispatcher's own functions from outside, and the
 code that goes into production has no hook. What differs from ``postroom dispatch`` besides: the
@@ -51,11 +53,12 @@ FROM_OUTSIDE = {Boundary.ANSWER}
 
 
 class Crash:
-    """Wraps the dispatcher's functions so that attempt ``attempt`` ends at ``at``."""
+    """Wraps the dispatcher's functions so that it gets ``signal_`` in attempt ``attempt``."""
 
-    def __init__(self, at: Boundary, attempt: int) -> None:
-        self._at = at
+    def __init__(self, at: Boundary, attempt: int, signal_: signal.Signals) -> None:
+        self._at: Boundary | None = at
         self._attempt = attempt
+        self._signal = signal_
         self._mark = False
         self._settle = False
         self._checks = 0
@@ -124,7 +127,11 @@ class Crash:
 
     def _reached(self, boundary: Boundary) -> None:
         if boundary is self._at:
-            os.kill(os.getpid(), signal.SIGKILL)
+            self._at = None
+            os.kill(os.getpid(), self._signal)
+
+
+SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 
 
 def _dispatch(given: argparse.Namespace) -> int:
@@ -137,7 +144,7 @@ def _dispatch(given: argparse.Namespace) -> int:
         changed = {"lease": timedelta(seconds=given.lease)}
         config = replace(config, dispatcher=config.dispatcher.model_copy(update=changed))
     if given.at is not None:
-        Crash(Boundary(given.at), given.attempt).install()
+        Crash(Boundary(given.at), given.attempt, SIGNALS[given.do]).install()
     asyncio.run(service.run(config, given.mode, log=_log))
     return 0
 
@@ -153,7 +160,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--mode", choices=["forever", "once", "drain"], default="drain")
     parser.add_argument("--lease", type=float, help="seconds")
     parser.add_argument("--drain-margin", type=float, default=60.0, help="seconds")
-    parser.add_argument("--at", choices=list(Boundary), help="die here")
+    parser.add_argument("--at", choices=list(Boundary), help="do it here")
+    parser.add_argument("--do", choices=list(SIGNALS), default="kill", help="what happens there")
     parser.add_argument("--attempt", type=int, default=1, help="in this attempt of the delivery")
     return _dispatch(parser.parse_args(arguments))
 

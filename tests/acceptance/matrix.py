@@ -254,7 +254,9 @@ def start(zygote: Zygote, url: str, config: Path, *arguments: str) -> Forked:
     return zygote.fork("--config", str(config), "--mode", "forever", *arguments, environ=environ)
 
 
-def configuration(folder: Path, accounts: Mapping[str, str], *, concurrency: int = 4) -> Path:
+def configuration(
+    folder: Path, accounts: Mapping[str, str], *, concurrency: int = 4, poll: str = "50ms"
+) -> Path:
     """A configuration file in ``folder`` with these accounts (name -> lines of TOML)."""
     tables = "".join(
         f"""
@@ -275,7 +277,7 @@ account = "{next(iter(accounts))}"
 from = "Reports <reports@example.com>"
 
 [dispatcher]
-poll_interval = "50ms"
+poll_interval = "{poll}"
 concurrency = {concurrency}
 {tables}
 """,

@@ -38,23 +38,31 @@ from tests.servers.smtp import SmtpServer
 from tests.session import Session
 
 ACCOUNT = "main"
+POLL = "200ms"
 CALM_BELOW = 0.05
 """The part of the deliveries that is still open when the killing ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weather:
-    """How bad it gets. Times in seconds; ``lose`` is the part of answers that are lost."""
+    """How bad it gets. Times in seconds; ``lose`` is the part of answers that are lost.
+
+    A dispatcher lives for about ``dispatchers`` kills. That has to be much longer than one
+    delivery takes: a delivery whose dispatchers all die under it, three of them while it is their
+    only one, is rightly suspected and held.
+    """
 
     deliveries: int
     seed: int = 1
-    dispatchers: int = 3
-    slots: int = 4
-    kill_after: tuple[float, float] = (0.2, 0.5)
+    dispatchers: int = 6
+    slots: int = 3
+    kill_after: tuple[float, float] = (0.2, 0.7)
     lose: float = 0.15
     delay: float = 0.15
     lease: float = 5.0
-    patience: float = 300.0
+    longest: float = 600.0
+    """After this the killing ends, however much is left."""
+    patience: float = 900.0
 
     @property
     def keys(self) -> list[str]:
@@ -153,7 +161,7 @@ class Supervisor:
             if due and left <= due[0][0]:
                 due.pop(0)[1]()
                 storm.restarts += 1
-            elif left > weather.deliveries * CALM_BELOW:
+            elif self._stormy(left, time.monotonic() - began):
                 time.sleep(self._dice.uniform(*weather.kill_after))
                 self._kill_one()
             else:
@@ -166,6 +174,10 @@ class Supervisor:
             assert code in {0, -signal.SIGTERM}, process.said
         self._read()
         return storm
+
+    def _stormy(self, left: int, seconds: float) -> bool:
+        weather = self._weather
+        return left > weather.deliveries * CALM_BELOW and seconds < weather.longest
 
     def _kill_one(self) -> None:
         victim = self._alive.pop(self._dice.randrange(len(self._alive)))
@@ -226,7 +238,7 @@ def through_resend(
     faults = Faults(seed=weather.seed, lose=weather.lose, delay=weather.delay)
     with ResendServer(faults=faults) as server:
         config = configuration(
-            folder, {ACCOUNT: KeyProvider(server).toml}, concurrency=weather.slots
+            folder, {ACCOUNT: KeyProvider(server).toml}, concurrency=weather.slots, poll=POLL
         )
         enqueue(url, weather.keys)
         storm = Supervisor(zygote, url, config, weather).run(restarts)
@@ -251,7 +263,9 @@ def through_smtp(
     """A storm over SMTP with ``when_unsure = hold``; checks who waits for a person, and why."""
     with LossySink(weather) as server:
         account = SmtpAccount(server).toml + '\nwhen_unsure = "hold"'
-        config = configuration(folder, {ACCOUNT: account}, concurrency=weather.slots)
+        config = configuration(
+            folder, {ACCOUNT: account}, concurrency=weather.slots, poll=POLL
+        )
         enqueue(url, weather.keys)
         storm = Supervisor(zygote, url, config, weather).run(restarts)
         taken = server.subjects()
@@ -306,7 +320,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--lose", type=float, default=0.15)
     given = parser.parse_args(arguments)
-    weather = Weather(given.deliveries, seed=given.seed, lose=given.lose, patience=900.0)
+    weather = Weather(given.deliveries, seed=given.seed, lose=given.lose)
     with ExitStack() as stack:
         name = stack.enter_context(tempfile.TemporaryDirectory(prefix="postroom-storm-"))
         folder = Path(name)

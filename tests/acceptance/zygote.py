@@ -53,23 +53,27 @@ class Forked:
 
     def wait_until_ready(self) -> None:
         """Return when it dispatches; signals are heard from then on."""
-        deadline = time.monotonic() + PATIENCE
-        while "dispatching for" not in self.said:
-            assert self.running, f"process {self.pid} has ended: {self.said}"
-            assert time.monotonic() < deadline, f"process {self.pid} dispatches nothing"
-            time.sleep(0.01)
+        self.wait_for_line("dispatching for")
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal; nothing if it has ended."""
         self._zygote.signal(self.pid, number)
 
-    def stop(self) -> None:
-        """SIGSTOP, and return when it stands still."""
-        self.signal(signal.SIGSTOP)
+    def wait_until_stopped(self) -> None:
+        """Return when SIGSTOP has stopped it, whoever sent that."""
         deadline = time.monotonic() + PATIENCE
-        while _state(self.pid) not in {"T", ""}:
+        while _state(self.pid) != "T":
+            assert self.running, f"process {self.pid} has ended: {self.said}"
             assert time.monotonic() < deadline, f"process {self.pid} does not stop"
-            time.sleep(0.005)
+            time.sleep(0.01)
+
+    def wait_for_line(self, text: str) -> None:
+        """Return when it has written ``text``."""
+        deadline = time.monotonic() + PATIENCE
+        while text not in self.said:
+            assert self.running, f"process {self.pid} has ended: {self.said}"
+            assert time.monotonic() < deadline, f"no {text!r} in: {self.said}"
+            time.sleep(0.01)
 
     def wait(self) -> int:
         """Its exit code, negative for a signal, once it has ended."""
@@ -199,6 +203,9 @@ def _state(pid: int) -> str:
 
 _PRELOADED = (
     "aiosqlite",
+    "anyio._backends._asyncio",
+    "certifi",
+    "httpcore",
     "psycopg",
     "sqlalchemy.dialects.postgresql.psycopg",
     "sqlalchemy.dialects.sqlite.aiosqlite",

@@ -28,6 +28,7 @@ class Clock:
 
     def __init__(self) -> None:
         self.at = 0.0
+        self._rules = False
 
     def text(self, *_: object) -> str:
         """The instant as SQLite's ``strftime`` would give it."""
@@ -36,9 +37,16 @@ class Clock:
     @contextmanager
     def rules(self) -> Iterator[None]:
         """Let :func:`dispatcher.clock.running` read this clock, and chance stand still."""
-        stopped = SimpleNamespace(clock_gettime=lambda _: self.at)
-        with patch("dispatcher.clock.time", stopped), patch("random.random", lambda: 0.5):
+        if self._rules:
             yield
+            return
+        stopped = SimpleNamespace(clock_gettime=lambda _: self.at)
+        self._rules = True
+        try:
+            with patch("dispatcher.clock.time", stopped), patch("random.random", lambda: 0.5):
+                yield
+        finally:
+            self._rules = False
 
     @contextmanager
     def turned_back(self, to: float) -> Iterator[None]:

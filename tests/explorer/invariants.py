@@ -154,7 +154,7 @@ def marks_obey_the_row(moment: Moment) -> str | None:
             return "a mark was granted under a lease that had lapsed"
         if row["stop_requested"] is not None:
             return f"a mark was granted although {row['stop_requested']} was asked"
-        if (seconds(row["send_before"]) or 0.0) <= world.now:
+        if _too_late(world):
             return "a mark was granted after send_before"
     return None
 
@@ -164,7 +164,7 @@ def nothing_leaves_too_late(moment: Moment) -> str | None:
     if moment.seen.left is None:
         return None
     row = moment.before.rows.delivery
-    if (seconds(row["send_before"]) or 0.0) <= moment.before.now:
+    if _too_late(moment.before):
         return "bytes left after send_before"
     return f"bytes left from a row that was {row['state']}" if row["state"] in _CLOSED else None
 
@@ -197,6 +197,16 @@ def doubt_has_an_attempt(moment: Moment) -> str | None:
     return None if transmitted else "a row is in doubt and nothing was ever transmitted"
 
 
+def requests_are_carried_out(moment: Moment) -> str | None:
+    """5, A7: a cancel that was answered "requested" or "cancelled" is never forgotten: the row
+    does not wait to be sent again."""
+    row, world = moment.after.rows.delivery, moment.after
+    waits = row["state"] in {State.PENDING, State.IN_DOUBT}
+    if world.stopped in {"Requested", "Cancelled"} and waits:
+        return f"the producer was answered {world.stopped}, and the row is {row['state']}"
+    return None
+
+
 INVARIANTS: tuple[Invariant, ...] = (
     nothing_disappears,
     nobody_gets_it_twice,
@@ -211,6 +221,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     nothing_leaves_without_a_lease,
     the_state_is_the_fold,
     doubt_has_an_attempt,
+    requests_are_carried_out,
 )
 
 
@@ -221,6 +232,11 @@ def broken(moment: Moment) -> tuple[str, str] | None:
         if problem is not None:
             return invariant.__name__, problem
     return None
+
+
+def _too_late(world: World) -> bool:
+    before = seconds(world.rows.delivery["send_before"])
+    return before is not None and before <= world.now
 
 
 def _attempt(world: World, number: int) -> dict[str, Any] | None:

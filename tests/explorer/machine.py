@@ -10,7 +10,7 @@ it, since a coroutine cannot be copied and a state must be.
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypeVar, cast
@@ -39,7 +39,6 @@ from tests.explorer.world import (
     LONGEST_SEND,
     MARGIN,
     POLICY,
-    SEND_BEFORE,
     Lease,
     Process,
     Setting,
@@ -54,7 +53,11 @@ _WAITING: Any = object()
 
 
 class Violation(AssertionError):
-    """Something happened that must not happen in any order of steps."""
+    """Something happened that must not happen in any order of steps; ``name`` is the rule's."""
+
+    def __init__(self, text: str, name: str = "") -> None:
+        super().__init__(text)
+        self.name = name
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,7 @@ class Machine:
         self._means = {
             "main": Means(
                 identity=self.provider.identity,
-                capabilities=setting.capabilities,
+                capabilities=setting.believed or setting.capabilities,
                 longest_send=timedelta(seconds=LONGEST_SEND),
                 replay_margin=timedelta(seconds=MARGIN),
                 evidence_wait=timedelta(seconds=EVIDENCE_WAIT),
@@ -172,9 +175,9 @@ class Machine:
         )
         with self._store.engine.begin() as connection:
             accounts.publish(connection, [("main", "explorer", self.provider.identity, {})])
-            outbox.enqueue(
-                connection, email, key=KEY, account="main", send_before=instant(SEND_BEFORE)
-            )
+            last = self.setting.send_before
+            before = None if last is None else instant(last)
+            outbox.enqueue(connection, email, key=KEY, account="main", send_before=before)
         return World(self._store.read(), (Process("A"), Process("B")))
 
     # -- what dispatchers do ------------------------------------------------ #
@@ -248,10 +251,15 @@ class Machine:
         """The producer changes its mind."""
         with self._at(world):
             with self._store.engine.begin() as connection:
-                outbox.cancel(connection, KEY)
-            return replace(world, rows=self._store.read(), stopped=True), Seen()
+                answer = outbox.cancel(connection, KEY)
+            stopped = type(answer).__name__
+            return replace(world, rows=self._store.read(), stopped=stopped), Seen()
 
     # -- inside ------------------------------------------------------------- #
+
+    def rules(self) -> AbstractContextManager[None]:
+        """Let this machine's clock rule for many steps; else it does so for each."""
+        return self._store.clock.rules()
 
     @contextmanager
     def _at(self, world: World, *, loaded: bool = True) -> Iterator[None]:

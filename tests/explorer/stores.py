@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sqlite3
 import tempfile
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -78,12 +78,15 @@ class Store(Protocol):
 
 
 class MemoryStore:
-    """SQLite in memory; any state can be put back."""
+    """SQLite in memory, a copy of a migrated file; any state can be put back."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, template: Path) -> None:
         self.clock = clock
-        self._raw = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        _copy_template(self._raw)
+        self._raw = sqlite3.connect(
+            ":memory:", isolation_level=None, check_same_thread=False, cached_statements=1000
+        )
+        with closing(sqlite3.connect(template)) as source:
+            source.backup(self._raw)
         self._raw.execute("PRAGMA foreign_keys = ON")
         # The newest definition wins, so this is what the tables' defaults call, too.
         self._raw.create_function("strftime", 2, clock.text)
@@ -220,9 +223,10 @@ def _stored(value: Any) -> Any:
             return value
 
 
-def _copy_template(target: sqlite3.Connection) -> None:
+@contextmanager
+def migrated() -> Iterator[Path]:
+    """A migrated SQLite file to begin from."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "template.db"
         migrate(f"sqlite:///{path}")
-        with closing(sqlite3.connect(path)) as source:
-            source.backup(target)
+        yield path

@@ -49,11 +49,17 @@ KINDS: dict[str, Capabilities] = {
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is explored: a kind of provider, a policy, one recipient or two."""
+    """What is explored: a kind of provider, a policy, one recipient or two.
+
+    ``send_before`` in seconds; None: the delivery may leave at any time. ``believed``: what the
+    adapter says of its provider, where that is not what the provider does.
+    """
 
     kind: str
     when_unsure: WhenUnsure
     recipients: int = 1
+    send_before: float | None = SEND_BEFORE
+    believed: Capabilities | None = None
 
     @property
     def capabilities(self) -> Capabilities:
@@ -158,14 +164,14 @@ class Process:
 @dataclass(frozen=True, slots=True)
 class World:
     """One state. ``told``: ids of the copies that a written answer has named.
-    ``stopped``: the producer has asked for a cancel."""
+    ``stopped``: what the producer was answered who wanted to cancel (the name of the answer)."""
 
     rows: Rows
     processes: tuple[Process, ...]
     now: float = 0.0
     truth: Truth = Truth()
     told: frozenset[str] = frozenset()
-    stopped: bool = False
+    stopped: str | None = None
 
     def with_process(self, index: int, process: Process) -> World:
         """With one dispatcher changed."""
