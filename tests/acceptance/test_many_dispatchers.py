@@ -59,7 +59,7 @@ def test_eight_dispatchers_drain_a_queue_and_nothing_leaves_twice(
 def test_two_of_eight_are_killed_and_nothing_is_lost_or_leaves_twice(
     database_url: str, tmp_path: Path, sink: SmtpServer
 ) -> None:
-    """kill -9 while messages flow: each message is accepted or in doubt, and none arrives twice."""
+    """Kill -9 while messages flow: each message is accepted or in doubt, and none arrives twice."""
     with (
         sink,
         Fleet(tmp_path, database_url, smtp(sink), concurrency=100, lease="5s") as fleet,
