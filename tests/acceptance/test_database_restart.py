@@ -17,8 +17,8 @@ import pytest
 from outbox.migrations import migrate
 from tests.acceptance.accounts import forget_leases, resend, smtp
 from tests.acceptance.fleet import Fleet
+from tests.acceptance.sinks import Stub
 from tests.postgres import Server
-from tests.servers.http import HttpServer
 from tests.servers.smtp import SmtpServer
 
 HOW = pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["fast", "immediate"])
@@ -75,7 +75,7 @@ def test_an_answer_that_comes_while_the_database_is_away_is_kept(
     server: Server, tmp_path: Path, how: signal.Signals
 ) -> None:
     """B40: it is written when the database is back, though the lease is over; nothing leaves twice."""
-    with HttpServer("gated") as stub, Fleet(tmp_path, server.url, resend(stub)) as fleet:
+    with Stub("gated") as stub, Fleet(tmp_path, server.url, resend(stub)) as fleet:
         fleet.enqueue(10)
         dispatcher = fleet.start()
         stub.wait_for(10)
@@ -92,7 +92,7 @@ def test_an_answer_that_comes_while_the_database_is_away_is_kept(
 def test_a_database_that_is_away_is_not_run_down(server: Server, tmp_path: Path) -> None:
     """B40: with results to write and leases to renew, it is asked a few times a second at most."""
     with (
-        HttpServer("gated") as stub,
+        Stub("gated") as stub,
         Fleet(tmp_path, server.url, resend(stub), lease="5s", poll="1s") as fleet,
     ):
         fleet.enqueue(1)
@@ -125,13 +125,46 @@ def test_a_drain_that_loses_its_database_ends_with_a_send_still_open(
     server: Server, tmp_path: Path
 ) -> None:
     """It waits for the database for a while, then exits 3 with one line, and does not hang."""
-    with HttpServer("gated") as stub, Fleet(tmp_path, server.url, resend(stub)) as fleet:
+    with Stub("gated") as stub, Fleet(tmp_path, server.url, resend(stub)) as fleet:
         fleet.enqueue(2)
         drain = fleet.run(IMPATIENT)
         stub.wait_for(2)
         server.stop()
         assert drain.wait() == 3
         assert drain.log[-1].startswith("postroom: the database cannot be used: ")
+
+
+FORGETFUL = """
+import sys
+import dispatcher.loop
+from dispatcher.cli import main
+from sqlalchemy.exc import OperationalError
+
+asked = dispatcher.loop.backlog
+losses = [OperationalError("SELECT", {}, Exception("the connection is lost"))]
+
+
+async def backlog(*arguments):
+    if losses:
+        raise losses.pop()
+    return await asked(*arguments)
+
+
+dispatcher.loop.backlog = backlog
+sys.argv = ["postroom", "dispatch", "--drain"]
+main()
+"""
+
+
+def test_a_drain_bears_a_loss_just_when_it_asks_what_is_left(
+    sqlite_url: str, tmp_path: Path
+) -> None:
+    """The connection breaks at that very question, which nobody can time: it asks again."""
+    with SmtpServer() as sink, Fleet(tmp_path, sqlite_url, smtp(sink)) as fleet:
+        fleet.enqueue(3)
+        drain = fleet.run(FORGETFUL)
+        assert (drain.wait(), drain.out) == (0, ["nothing is left"])
+        assert len(sink.taken) == 3
 
 
 def port_of(server: Server) -> int:

@@ -11,8 +11,8 @@ import pytest
 
 from tests.acceptance.accounts import resend, smtp
 from tests.acceptance.fleet import PATIENCE, Fleet, Process
+from tests.acceptance.sinks import Stub
 from tests.conformance.ledger import rows
-from tests.servers.http import HttpServer
 from tests.servers.smtp import SmtpServer
 from tests.wire import get
 
@@ -89,7 +89,7 @@ def test_eight_dispatchers_started_together_make_one_request_each(
 ) -> None:
     """B26: 500 messages, eight processes at once, a slow provider: 500 requests and 500 keys."""
     with (
-        HttpServer("slowok:0.05") as stub,
+        Stub("slowok:0.05") as stub,
         Fleet(tmp_path, database_url, resend(stub), concurrency=100) as fleet,
     ):
         fleet.enqueue(500)
