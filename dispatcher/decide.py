@@ -74,15 +74,14 @@ def settle(
 
     ``now`` is the database's instant; ``jitter`` is uniform in [0, 1).
     """
-    outcomes = {
-        r.position: result.recipients.get(r.address, result.outcome) for r in _carried(attempt)
-    }
+    answered = _answered(attempt, result)
+    outcomes = {r.position: result.recipients.get(r.address, result.outcome) for r in answered}
     settled = _counted(attempt, next(filter(counts, outcomes.values()), None), now)
     over = given_up(attempt, result.outcome, now)
     counted = settled.attempts > attempt.attempts
     if counted and exhausted(policy, settled.attempts, _elapsed(settled, now)):
         over = FailedReason.EXHAUSTED
-    updates = tuple(_recipient(r, outcomes[r.position]) for r in _carried(attempt))
+    updates = tuple(_recipient(r, outcomes[r.position]) for r in answered)
     if over is not None:
         updates = tuple(_given_up(update) for update in updates)
     asked = pause(attempt, result.outcome, policy, now, jitter)
@@ -256,10 +255,24 @@ def unknown_account(row: Idle) -> Ending:
 # --------------------------------------------------------------------------- #
 
 
+_OPEN = frozenset({RecipientResult.PENDING, RecipientResult.IN_DOUBT})
+
+
 def _carried(attempt: OpenAttempt) -> list[RecipientRow]:
     """The recipients this attempt was for."""
     wanted = set(attempt.attempt_recipients)
     return [r for r in attempt.recipients if r.position in wanted]
+
+
+def _answered(attempt: OpenAttempt, result: Result) -> list[RecipientRow]:
+    """Whom an answer is about: those the attempt carried, and those who were refused before
+    its mark and so are not in it (SMTP: RCPT)."""
+    wanted = set(attempt.attempt_recipients)
+    return [
+        r
+        for r in attempt.recipients
+        if r.position in wanted or (r.address in result.recipients and r.result in _OPEN)
+    ]
 
 
 def _all(

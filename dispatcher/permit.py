@@ -83,7 +83,7 @@ class SendPermit:
         finished.
         """
         now = running()
-        if now >= self._rounds.lease_deadline(self._claimed.id):
+        if now >= self._rounds.lease_deadline(self._claimed):
             raise Withheld("lease")
         if self._latest is not None and now >= self._latest:
             raise Withheld("too_late")

@@ -19,6 +19,11 @@ given back.
 hundred acceptances their settle: each is then done in a transaction of its own,
 and one that still fails keeps its outcome and id, and loses its words.
 
+*One row is here twice.* Its lease lapsed while an attempt stood still, it came
+back, and this very process claimed it again. The old attempt's token says that
+it may not send and may not settle; a round takes one wish of a row at a time,
+so that none is taken for the other.
+
 *This process stands still past its leases.* The deadline kept here is read
 from a clock that runs through suspends, *before* the statement that set the
 lease was sent; so it ends before the lease does, and :class:`SendPermit` looks
@@ -53,6 +58,7 @@ from dispatcher.wishes import (
     WantedMark,
     WantedSettle,
     WithheldEnd,
+    one_each,
     without_words,
 )
 from outbox.records import (
@@ -68,6 +74,7 @@ from outbox.records import (
     Settlement,
     Standing,
 )
+from outbox.states import Phase
 from outbox.store import accounts, claim, gates, marks, reads, settle, sweep, tallies
 from providers.contract import Result
 
@@ -111,10 +118,9 @@ class Rounds:
         self.wanted.set()
         await done
 
-    def lease_deadline(self, delivery_id: int) -> float:
+    def lease_deadline(self, claimed: Claimed) -> float:
         """Until when (:func:`dispatcher.clock.running`) this process may rely on a lease."""
-        entry = self._open.get(delivery_id)
-        return entry.deadline if entry is not None else 0.0
+        return self._open[claimed.id].deadline if self.holds(claimed.id, claimed.token) else 0.0
 
     # -- what the loop does ------------------------------------------------- #
 
@@ -141,10 +147,12 @@ class Rounds:
         is kept for the next round.
         """
         self.wanted.clear()
-        wanted_marks, self._marks = self._marks, []
-        wanted_settles, self._settles = self._settles, []
+        wanted_marks, self._marks = one_each(self._marks)
+        wanted_settles, self._settles = one_each(self._settles)
+        if self._marks or self._settles:
+            self.wanted.set()
         wanted_marks = [each for each in wanted_marks if not each.answer.done()]
-        renewals = self._renewals({each.claimed.id for each in wanted_settles})
+        renewals = self._renewals({each.id for each in wanted_settles})
         if not (wanted_marks or wanted_settles or renewals or want > 0):
             return []
         before = running()
@@ -163,14 +171,20 @@ class Rounds:
         return outcome.claimed
 
     async def forgotten(self) -> list[OpenAttempt]:
-        """Claims under this owner that this process does not know of, now given back."""
+        """Claims under this owner that this process does not know of, now given back (or in doubt)."""
 
         def work(connection: Connection) -> list[OpenAttempt]:
             at = reads.database_now(connection)
             found = sweep.left_behind(
                 connection, owner=self._terms.owner, known=self._open.keys(), at=at
             )
-            decisions = [decide.withheld(each, "shutdown") for each in found]
+            # A claim that nobody saw has sent nothing; what was transmitting may have been taken.
+            decisions = [
+                decide.withheld(each, "shutdown")
+                if each.phase is Phase.CLAIMED
+                else decide.lapsed(each)
+                for each in found
+            ]
             settle.apply(connection, decisions, at=at, shard=self._shard)
             return found
 
@@ -336,9 +350,13 @@ class Rounds:
             self._open[claimed.id] = Open(claimed, deadline, before)
         self._announce(outcome)
         for settled in wanted_settles:
-            self._open.pop(settled.claimed.id, None)
-            if not settled.done.done():
-                settled.done.set_result(None)
+            self._close(settled)
+
+    def _close(self, settled: WantedSettle) -> None:
+        if self.holds(settled.id, settled.claimed.token):
+            del self._open[settled.id]
+        if not settled.done.done():
+            settled.done.set_result(None)
 
     def _announce(self, outcome: Committed) -> None:
         for each in outcome.settlements:
@@ -384,9 +402,7 @@ class Rounds:
                 self._emit(RoundSplit(f"{settling.claimed.key}: {first_line(error)}"))
             else:
                 return
-        self._open.pop(settling.claimed.id, None)
-        if not settling.done.done():
-            settling.done.set_result(None)
+        self._close(settling)
 
     async def _alone(
         self, wanted_marks: list[WantedMark], wanted_settles: list[WantedSettle]

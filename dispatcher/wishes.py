@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
 from dispatcher.backoff import RetryPolicy
@@ -71,6 +71,10 @@ class WantedMark:
     mark: Mark
     answer: asyncio.Future[Granted | Refused]
 
+    @property
+    def id(self) -> int:
+        return self.mark.id
+
 
 @dataclass(frozen=True, slots=True)
 class WantedSettle:
@@ -79,6 +83,13 @@ class WantedSettle:
     claimed: Claimed
     end: End
     done: asyncio.Future[None]
+
+    @property
+    def id(self) -> int:
+        return self.claimed.id
+
+
+Wish = TypeVar("Wish", WantedMark, WantedSettle)
 
 
 @dataclass(slots=True)
@@ -92,6 +103,13 @@ class Committed:
     renewed: set[int]
     claimed: list[Claimed]
     pauses: Sequence[Pause] = ()
+
+
+def one_each(wishes: Sequence[Wish]) -> tuple[list[Wish], list[Wish]]:
+    """The first wish of each delivery, and those that have to wait for the next round."""
+    first: dict[int, Wish] = {}
+    later = [wish for wish in wishes if first.setdefault(wish.id, wish) is not wish]
+    return list(first.values()), later
 
 
 def without_words(end: End) -> End:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dispatcher.cli.options import Json, WrongUsage, configuration
-from dispatcher.cli.output import cleaned, paired, say, say_json, terminal_width
+from dispatcher.cli.output import cleaned, paired, say, say_json, say_note, terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +55,11 @@ def rehearse(
         drills = [*drills, _live(config, chosen, live=live, to=to)]
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     on_terminal = terminal_width() is not None and not as_json
-    report = rehearse(config, chosen, drills, _progress(on_terminal=on_terminal))
+    try:
+        report = rehearse(config, chosen, drills, _progress(on_terminal=on_terminal))
+    except KeyboardInterrupt:
+        say_note("interrupted: the scratch database is gone, and nothing was told")
+        return 3
     if as_json:
         say_json(reports.as_data(report))
     else:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dispatcher.config import Account, Config
@@ -20,7 +23,7 @@ from dispatcher.rehearse import (
 from dispatcher.rehearse.drill import Drill, Played
 from dispatcher.rehearse.report import Line, Report
 from dispatcher.rehearse.setup import Setup
-from dispatcher.rehearse.stage import Stage
+from dispatcher.rehearse.stage import Stage, stop_if_asked
 from dispatcher.unsafe import Finding
 from outbox.store.reads import database_now
 
@@ -81,13 +84,32 @@ async def _play(
     setup: Setup, drills: Sequence[Drill], progress: Progress
 ) -> tuple[list[Line], float]:
     lines = []
-    async with Stage(setup, sum(drill.children for drill in drills)) as stage:
-        for number, drill in enumerate(drills, 1):
-            progress.begins(number, len(drills), drill.tried)
-            line = await _line(stage, drill)
-            progress.ends(line)
-            lines.append(line)
-        return lines, stage.passed.total_seconds()
+    wanted = sum(drill.children for drill in drills)
+    with _terminated_as_interrupted():
+        async with Stage(setup, wanted) as stage:
+            for number, drill in enumerate(drills, 1):
+                stop_if_asked()
+                progress.begins(number, len(drills), drill.tried)
+                line = await _line(stage, drill)
+                progress.ends(line)
+                lines.append(line)
+            return lines, stage.passed.total_seconds()
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM does what Ctrl-C does: asyncio cancels what is played, and all of it is tidied up.
+
+    The default for SIGTERM would end the process and leave the scratch behind.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are the main thread's
+        return
+    before = signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 async def _line(stage: Stage, drill: Drill) -> Line:

@@ -50,6 +50,14 @@ ENDS_WITHIN = 20.0
 _HANDLED = (signal.SIGINT, signal.SIGTERM)
 
 
+def stop_if_asked() -> None:
+    """Raises CancelledError when this task was cancelled and something has swallowed that:
+    ``asyncio.wait_for`` did so before Python 3.12 when its future was done at that moment."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
 class Gate:
     """Where a send stalls, until the drill lets it go on."""
 
@@ -171,7 +179,9 @@ class Stage:
                 self._give_signals_back()
             events.append(event)
 
-        return await dispatch(config, mode, providers, listen), events
+        left = await dispatch(config, mode, providers, listen)
+        stop_if_asked()
+        return left, events
 
     @asynccontextmanager
     async def stalled(self, fake: FakeProvider) -> AsyncIterator[Stalled]:

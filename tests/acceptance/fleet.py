@@ -168,6 +168,7 @@ class Fleet:
         poll: str = "50ms",
         concurrency: int = 20,
         grace: str = "60s",
+        retry_after: str = "100ms",
     ) -> None:
         self.url = url
         self.folder = folder
@@ -189,7 +190,7 @@ concurrency = {concurrency}
 shutdown_grace = "{grace}"
 
 [accounts.main]
-retry = {{ attempts = 50, window = "1h", first_delay = "100ms", max_delay = "100ms" }}
+retry = {{ attempts = 50, window = "1h", first_delay = "{retry_after}", max_delay = "{retry_after}" }}
 {account}
 """,
             encoding="utf-8",

@@ -1,12 +1,13 @@
-"""SMTP sinks that wait for the test."""
+"""Servers that wait for the test, as patiently as a loaded machine needs."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 
 from tests.acceptance.fleet import PATIENCE
+from tests.servers.http import HttpServer
 from tests.servers.smtp import SmtpServer
 
 
@@ -53,3 +54,15 @@ class HeldSink(SmtpServer):
     def wait_until_held(self, times: int = 1) -> None:
         """Return when so many wait for the answer."""
         self.wait_for(lambda: self.held >= times, PATIENCE)
+
+
+class Stub(HttpServer):
+    """The HTTP stub; its ``gated`` requests stay open until the test opens the gate."""
+
+    def pass_gate(self) -> None:
+        self._gate.wait(2 * PATIENCE)
+
+    def _wait(self, condition: Callable[[], bool]) -> None:
+        with self._changed:
+            if not self._changed.wait_for(condition, PATIENCE):
+                raise TimeoutError(f"did not happen; {len(self._received)} requests came")

@@ -9,9 +9,8 @@ import pytest
 
 from tests.acceptance.accounts import forget_leases, resend, smtp
 from tests.acceptance.fleet import PATIENCE, Fleet, Process
-from tests.acceptance.sinks import HeldSink
+from tests.acceptance.sinks import HeldSink, Stub
 from tests.conformance.ledger import change, rows
-from tests.servers.http import HttpServer
 
 
 def attempts(fleet: Fleet, key: str) -> list[tuple[str, str | None]]:
@@ -154,7 +153,7 @@ def test_frozen_with_an_answer_on_its_way_a_dispatcher_keeps_it_as_evidence(
     A second row waited for the only connection; another dispatcher sends that one.
     """
     with (
-        HttpServer("gated", "ok") as stub,
+        Stub("gated", "ok") as stub,
         Fleet(tmp_path, database_url, resend(stub, connections=1), lease="5s") as fleet,
     ):
         fleet.enqueue_keys(["answered", "waiting"])
@@ -178,7 +177,7 @@ def test_frozen_with_an_answer_on_its_way_a_dispatcher_keeps_it_as_evidence(
 def test_a_slow_send_keeps_its_lease(database_url: str, tmp_path: Path) -> None:
     """B27: while a healthy dispatcher waits for a slow answer, renewing keeps others away."""
     with (
-        HttpServer("slowok:7") as stub,
+        Stub("slowok:7") as stub,
         Fleet(tmp_path, database_url, resend(stub), lease="5s") as fleet,
     ):
         fleet.enqueue_keys(["k"])

@@ -5,18 +5,20 @@ from __future__ import annotations
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 
 from outbox.migrations import migrate
-from tests.acceptance.accounts import resend, smtp
-from tests.acceptance.fleet import Fleet, Process
+from tests.acceptance.accounts import forget_leases, resend, smtp
+from tests.acceptance.fleet import Fleet
+from tests.acceptance.sinks import Stub
 from tests.postgres import Server
-from tests.servers.http import HttpServer
 from tests.servers.smtp import SmtpServer
 
 HOW = pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["fast", "immediate"])
@@ -28,10 +30,9 @@ def server(own_postgres: Server) -> Server:
     return own_postgres
 
 
-def idle(dispatcher: Process, fleet: Fleet) -> None:
-    """Return when a dispatcher has nothing to do and polls."""
-    dispatcher.wait_for_line("dispatching")
-    fleet.until(lambda: set(fleet.states) <= {"accepted"})
+def accepted(fleet: Fleet, count: int) -> None:
+    """Return when there are so many deliveries, all accepted."""
+    fleet.until(lambda: fleet.states == {"accepted": count})
 
 
 @HOW
@@ -42,11 +43,11 @@ def test_idle_dispatchers_go_on_after_a_restart(
     with SmtpServer() as sink, Fleet(tmp_path, server.url, smtp(sink)) as fleet:
         dispatchers = fleet.start_many(2)
         for each in dispatchers:
-            idle(each, fleet)
-        for round_number in range(2):
+            each.wait_for_line("dispatching")
+        for restarts in (1, 2):
             server.restart(how)
-            fleet.enqueue(10, f"round-{round_number}")
-            fleet.until(lambda: fleet.states == {"accepted": 10 * (round_number + 1)})
+            fleet.enqueue(10, f"round-{restarts}")
+            accepted(fleet, 10 * restarts)
         assert [each.running for each in dispatchers] == [True, True]
         assert [each.terminate() for each in dispatchers] == [0, 0]
         assert len(sink.taken) == 20
@@ -56,15 +57,15 @@ def test_dispatchers_whose_sessions_are_ended_go_on(server: Server, tmp_path: Pa
     """B40: pg_terminate_backend on every session costs nothing but a reconnection."""
     with SmtpServer() as sink, Fleet(tmp_path, server.url, smtp(sink)) as fleet:
         dispatcher = fleet.start()
-        idle(dispatcher, fleet)
-        for number in range(3):
+        dispatcher.wait_for_line("dispatching")
+        for rounds in (1, 2, 3):
             with psycopg.connect(server.url, autocommit=True) as admin:
                 admin.execute(
                     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                     "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
                 )
-            fleet.enqueue(5, f"round-{number}")
-            fleet.until(lambda: fleet.states == {"accepted": 5 * (number + 1)})
+            fleet.enqueue(5, f"round-{rounds}")
+            accepted(fleet, 5 * rounds)
         assert dispatcher.terminate() == 0
         assert len(sink.taken) == 15
 
@@ -73,19 +74,103 @@ def test_dispatchers_whose_sessions_are_ended_go_on(server: Server, tmp_path: Pa
 def test_an_answer_that_comes_while_the_database_is_away_is_kept(
     server: Server, tmp_path: Path, how: signal.Signals
 ) -> None:
-    """B40: it is written when the database is back, and nothing is sent a second time."""
-    with HttpServer("gated") as stub, Fleet(tmp_path, server.url, resend(stub)) as fleet:
+    """B40: it is written when the database is back, though the lease is over; nothing leaves twice."""
+    with Stub("gated") as stub, Fleet(tmp_path, server.url, resend(stub)) as fleet:
         fleet.enqueue(10)
         dispatcher = fleet.start()
         stub.wait_for(10)
+        forget_leases(fleet.url)
         server.stop(how)
-        dispatcher.wait_for_line("the database is away") if False else None
-        stub.open_gate()
         dispatcher.wait_for_line("the database is away")
+        stub.open_gate()
         server.start()
-        fleet.until(lambda: fleet.states == {"accepted": 10})
+        accepted(fleet, 10)
         assert len(stub.received) == 10
         assert dispatcher.terminate() == 0
+
+
+def test_a_database_that_is_away_is_not_run_down(server: Server, tmp_path: Path) -> None:
+    """B40: with results to write and leases to renew, it is asked a few times a second at most."""
+    with (
+        Stub("gated") as stub,
+        Fleet(tmp_path, server.url, resend(stub), lease="5s", poll="1s") as fleet,
+    ):
+        fleet.enqueue(1)
+        dispatcher = fleet.start()
+        stub.wait_for(1)
+        began = time.monotonic()
+        server.stop()
+        with knocking(port_of(server)) as knocks:
+            # Renewing comes due after some ten of these.
+            fleet.until(lambda: len(knocks) >= 30)
+            assert len(knocks) <= 3 + 10 * (time.monotonic() - began)
+        server.start()
+        stub.open_gate()
+        accepted(fleet, 1)
+        assert dispatcher.terminate() == 0
+
+
+IMPATIENT = """
+import sys
+import dispatcher.loop
+from dispatcher.cli import main
+
+dispatcher.loop.GIVE_UP_AFTER = 0.5
+sys.argv = ["postroom", "dispatch", "--drain"]
+main()
+"""
+
+
+def test_a_drain_that_loses_its_database_ends_with_a_send_still_open(
+    server: Server, tmp_path: Path
+) -> None:
+    """It waits for the database for a while, then exits 3 with one line, and does not hang."""
+    with Stub("gated") as stub, Fleet(tmp_path, server.url, resend(stub)) as fleet:
+        fleet.enqueue(2)
+        drain = fleet.run(IMPATIENT)
+        stub.wait_for(2)
+        server.stop()
+        assert drain.wait() == 3
+        assert drain.log[-1].startswith("postroom: the database cannot be used: ")
+
+
+FORGETFUL = """
+import sys
+import dispatcher.loop
+from dispatcher.cli import main
+from sqlalchemy.exc import OperationalError
+
+asked = dispatcher.loop.backlog
+losses = [OperationalError("SELECT", {}, Exception("the connection is lost"))]
+
+
+async def backlog(*arguments):
+    if losses:
+        raise losses.pop()
+    return await asked(*arguments)
+
+
+dispatcher.loop.backlog = backlog
+sys.argv = ["postroom", "dispatch", "--drain"]
+main()
+"""
+
+
+def test_a_drain_bears_a_loss_just_when_it_asks_what_is_left(
+    sqlite_url: str, tmp_path: Path
+) -> None:
+    """The connection breaks at that very question, which nobody can time: it asks again."""
+    with SmtpServer() as sink, Fleet(tmp_path, sqlite_url, smtp(sink)) as fleet:
+        fleet.enqueue(3)
+        drain = fleet.run(FORGETFUL)
+        assert (drain.wait(), drain.out) == (0, ["nothing is left"])
+        assert len(sink.taken) == 3
+
+
+def port_of(server: Server) -> int:
+    port = urlsplit(server.url).port
+    assert port is not None
+    return port
 
 
 @contextmanager

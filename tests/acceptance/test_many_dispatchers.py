@@ -11,8 +11,8 @@ import pytest
 
 from tests.acceptance.accounts import resend, smtp
 from tests.acceptance.fleet import PATIENCE, Fleet, Process
+from tests.acceptance.sinks import Stub
 from tests.conformance.ledger import rows
-from tests.servers.http import HttpServer
 from tests.servers.smtp import SmtpServer
 from tests.wire import get
 
@@ -59,7 +59,7 @@ def test_eight_dispatchers_drain_a_queue_and_nothing_leaves_twice(
 def test_two_of_eight_are_killed_and_nothing_is_lost_or_leaves_twice(
     database_url: str, tmp_path: Path, sink: SmtpServer
 ) -> None:
-    """kill -9 while messages flow: each message is accepted or in doubt, and none arrives twice."""
+    """Kill -9 while messages flow: each message is accepted or in doubt, and none arrives twice."""
     with (
         sink,
         Fleet(tmp_path, database_url, smtp(sink), concurrency=100, lease="5s") as fleet,
@@ -89,7 +89,7 @@ def test_eight_dispatchers_started_together_make_one_request_each(
 ) -> None:
     """B26: 500 messages, eight processes at once, a slow provider: 500 requests and 500 keys."""
     with (
-        HttpServer("slowok:0.05") as stub,
+        Stub("slowok:0.05") as stub,
         Fleet(tmp_path, database_url, resend(stub), concurrency=100) as fleet,
     ):
         fleet.enqueue(500)

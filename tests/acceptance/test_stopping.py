@@ -9,8 +9,8 @@ import pytest
 
 from tests.acceptance.accounts import forget_leases, resend, smtp
 from tests.acceptance.fleet import PATIENCE, Fleet
+from tests.acceptance.sinks import Stub
 from tests.conformance.ledger import rows
-from tests.servers.http import HttpServer
 from tests.servers.smtp import SmtpServer
 
 
@@ -24,7 +24,7 @@ def leased(fleet: Fleet) -> int:
     return int(count)
 
 
-def keys(stub: HttpServer) -> list[str]:
+def keys(stub: Stub) -> list[str]:
     """The keys of what was sent; a request that broke off before its body was no request."""
     return [request.key or "" for request in stub.received if request.whole]
 
@@ -34,7 +34,7 @@ def test_sigterm_lets_what_is_on_its_way_finish_and_begins_nothing_more(
 ) -> None:
     """B32: four requests are open; they are accepted, the other sixteen stay pending, exit 0."""
     with (
-        HttpServer("gated") as stub,
+        Stub("gated") as stub,
         Fleet(tmp_path, database_url, resend(stub), concurrency=4) as fleet,
     ):
         fleet.enqueue(20)
@@ -55,7 +55,7 @@ def test_sigterm_gives_rows_back_that_wait_for_a_connection(
     database_url: str, tmp_path: Path, kind: str
 ) -> None:
     """B32: what was claimed and has not begun is released at once, not when a send has ended."""
-    stub, sink = HttpServer("gated"), SmtpServer(steps={"dot": ("hang",)})
+    stub, sink = Stub("gated"), SmtpServer(steps={"dot": ("hang",)})
     account = {
         "http": resend(stub, connections=2, timeouts={"pool": "5m"}),
         "smtp": smtp(sink, connections=2),
@@ -83,7 +83,7 @@ def test_what_does_not_finish_within_the_grace_period_is_in_doubt(
 ) -> None:
     """The grace period ends a send that hangs; its row says why it is in doubt, and exit is 0."""
     with (
-        HttpServer("hang") as stub,
+        Stub("hang") as stub,
         Fleet(tmp_path, database_url, resend(stub), grace="100ms") as fleet,
     ):
         fleet.enqueue(1)
@@ -99,7 +99,7 @@ def test_what_does_not_finish_within_the_grace_period_is_in_doubt(
 def test_sigterm_and_then_sigkill_loses_nothing(database_url: str, tmp_path: Path) -> None:
     """B32: killed inside the grace period; after a restart every key went out exactly once."""
     with (
-        HttpServer("gated*4", "ok") as stub,
+        Stub("gated*4", "ok") as stub,
         Fleet(tmp_path, database_url, resend(stub), concurrency=4) as fleet,
     ):
         fleet.enqueue(20)
@@ -118,7 +118,7 @@ def test_sigterm_and_then_sigkill_loses_nothing(database_url: str, tmp_path: Pat
 def test_sigterm_at_any_moment_of_claiming_and_sending(database_url: str, tmp_path: Path) -> None:
     """B32: stopped after each of the first requests in turn, ten times: no lease, no doubt stays."""
     with (
-        HttpServer("slowok:0.02") as stub,
+        Stub("slowok:0.02") as stub,
         Fleet(tmp_path, database_url, resend(stub), concurrency=4) as fleet,
     ):
         names = fleet.enqueue(100)

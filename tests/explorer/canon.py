@@ -24,10 +24,10 @@ def canonical(world: World, setting: Setting) -> Hashable:
     return (
         _delivery(world, setting),
         tuple((r["position"], r["result"]) for r in world.rows.of("recipients")),
-        _history(world, setting),
+        _history(world),
         _account(world),
         _truth(world, setting),
-        tuple(sorted((repr(_process(world, p)) for p in world.processes))),
+        tuple(sorted(repr(_process(world, p)) for p in world.processes)),
         world.stopped,
         _told(world),
     )
@@ -73,7 +73,7 @@ def _delivery(world: World, setting: Setting) -> Hashable:
     )
 
 
-def _history(world: World, setting: Setting) -> Hashable:
+def _history(world: World) -> Hashable:
     """Attempts that are open or in doubt, with every verdict about them; look-ups by number."""
     if world.rows.delivery["state"] in FINAL and not any(p.tasks for p in world.processes):
         return None

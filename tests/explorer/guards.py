@@ -17,7 +17,8 @@ from sqlalchemy.sql import visitors
 from sqlalchemy.sql.elements import ColumnElement
 from sqlalchemy.sql.schema import Column
 
-from dispatcher import decide, doubt, permit, reconcile
+from dispatcher import decide, doubt, permit, reconcile, rounds
+from dispatcher.doubt import Doubt
 from dispatcher.rounds import Rounds
 from outbox.records import OpenAttempt
 from outbox.states import Phase, RecipientResult, WhenUnsure
@@ -113,17 +114,37 @@ def _forgetful_check(self: Any) -> None:
     _CHECK(self)
 
 
+def _whenever_it_is_kept(doubt: Doubt, *_: Any) -> bool:
+    return doubt.request_kept
+
+
+def _yes(*_: Any, **__: Any) -> bool:
+    return True
+
+
+def _for_ever(*_: Any) -> float:
+    return float("inf")
+
+
+def _of_any_claim(self: Any, claimed: Any) -> float:
+    return self._open[claimed.id].deadline if claimed.id in self._open else 0.0
+
+
+def _all_at_once(wishes: Any) -> Any:
+    return list(wishes), []
+
+
 _LAPSED_RULE, _RECIPIENT_RULE, _DOUBT_OF = decide.lapsed, decide._recipient, reconcile.doubt_of
 _MARK, _LATE_ROW = marks.mark, late._row
 _PERMIT, _CHECK = permit.SendPermit.__init__, permit.SendPermit.check
 
-_REPLAY_AT_ANY_TIME = _replaced(doubt, "replay_open", lambda doubt, means, now: doubt.request_kept)
+_REPLAY_AT_ANY_TIME = _replaced(doubt, "replay_open", _whenever_it_is_kept)
 _PERMIT_WITHOUT_WINDOW = _replaced(permit.SendPermit, "__init__", _unbounded_permit)
 _PERMIT_WITHOUT_TIMES = _replaced(permit.SendPermit, "check", _forgetful_check)
 _MARK_WITHOUT_SEND_BEFORE = _weaker(marks, "_mark", "send_before")
 _EVERYTHING_IS_SWEPT = _both(
     _replaced(sweep, "_LAPSED", without(sweep._LAPSED, "lease_expires_at")),
-    _replaced(sweep, "anything", lambda connection, known: True),
+    _replaced(sweep, "anything", _yes),
 )
 _FORGETFUL = replace(KINDS["look-up"], look_up_retention=None)
 _SHORT = Setting("neither", _HOLD, send_before=50.0)
@@ -134,7 +155,7 @@ GUARDS: tuple[Guard, ...] = (
         "settle: owner and token",
         _both(
             _weaker(settle, "_settle", "state", "lease_owner", "lease_token"),
-            _replaced(OpenAttempt, "ours", property(lambda self: True)),
+            _replaced(OpenAttempt, "ours", property(_yes)),
         ),
         "stale_writes_change_nothing",
         Setting("neither", _HOLD),
@@ -170,10 +191,29 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "permit: the lease, just before the first byte",
-        _replaced(Rounds, "lease_deadline", lambda self, *which: float("inf")),
+        _replaced(Rounds, "lease_deadline", _for_ever),
         "nothing_leaves_without_a_lease",
         Setting("neither", _HOLD),
         (*_MARKED, _LAPSED[0]),
+    ),
+    Guard(
+        "permit: its own claim's lease, not a later one's",
+        _replaced(Rounds, "lease_deadline", _of_any_claim),
+        "nothing_leaves_without_a_lease",
+        Setting("neither", _HOLD),
+        (*_MARKED, *_LAPSED, "A claims"),
+    ),
+    Guard(
+        "round: one wish of each delivery",
+        _replaced(rounds, "one_each", _all_at_once),
+        "no_round_fails",
+        Setting("neither", _HOLD),
+        (
+            "A claims",
+            *_LAPSED,
+            "A claims",
+            "A, attempt 1 marks; the commit's answer is lost",
+        ),
     ),
     Guard(
         "sweep: only leases that have lapsed",
@@ -223,7 +263,7 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "look-up: absence counts only when nothing can arrive any more",
-        _replaced(reconcile, "absence_counts", lambda *_: True),
+        _replaced(reconcile, "absence_counts", _yes),
         "no_proof_is_false",
         Setting("look-up", _HOLD),
         (

@@ -58,7 +58,9 @@ def nobody_gets_it_twice(moment: Moment) -> str | None:
     for recipient in moment.after.rows.of("recipients"):
         copies = len(moment.after.truth.of(recipient["position"]))
         if copies > 1 + (extra is not None):
-            return f"{recipient['address']} got {copies} copies; the row records {extra or 'no risk'}"
+            return (
+                f"{recipient['address']} got {copies} copies; the row records {extra or 'no risk'}"
+            )
     return None
 
 
@@ -68,7 +70,9 @@ def second_acceptances_are_marked(moment: Moment) -> str | None:
     for recipient in world.rows.of("recipients"):
         known = [c for c in world.truth.of(recipient["position"]) if c.id in world.told]
         if len(known) > max(1, world.rows.delivery["copies"]):
-            return f"{len(known)} acceptances are known and copies is {world.rows.delivery['copies']}"
+            return (
+                f"{len(known)} acceptances are known and copies is {world.rows.delivery['copies']}"
+            )
     return None
 
 
@@ -93,7 +97,9 @@ def proof_is_kept(moment: Moment) -> str | None:
     for recipient in world.rows.of("recipients"):
         known = any(c.id in world.told for c in world.truth.of(recipient["position"]))
         if known and recipient["result"] != RecipientResult.ACCEPTED:
-            return f"{recipient['address']} is {recipient['result']} in spite of proof of acceptance"
+            return (
+                f"{recipient['address']} is {recipient['result']} in spite of proof of acceptance"
+            )
     return None
 
 
@@ -131,9 +137,7 @@ def stale_writes_change_nothing(moment: Moment) -> str | None:
     if any(_proves(task.end) for task in stale):
         return None
     for table in ("deliveries", "recipients"):
-        for old, new in zip(
-            moment.before.rows.of(table), moment.after.rows.of(table), strict=True
-        ):
+        for old, new in zip(moment.before.rows.of(table), moment.after.rows.of(table), strict=True):
             changed = [name for name in old if old[name] != new[name] and name != "updated_at"]
             if changed:
                 return f"a stale write changed {', '.join(changed)}"

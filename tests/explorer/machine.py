@@ -25,7 +25,16 @@ from dispatcher.events import Event, RoundSplit
 from dispatcher.rounds import Rounds
 from dispatcher.send import Sender
 from dispatcher.sweep import Sweep
-from dispatcher.wishes import End, InvalidEnd, Open, Terms, WantedMark, WantedSettle, WithheldEnd
+from dispatcher.wishes import (
+    End,
+    InvalidEnd,
+    LookUpEnd,
+    Open,
+    Terms,
+    WantedMark,
+    WantedSettle,
+    WithheldEnd,
+)
 from outbox.errors import InvalidMessage
 from outbox.records import Claimed, Dispatcher, Granted, Lane, Mark, Refused
 from outbox.store import accounts, reads
@@ -105,10 +114,10 @@ class _Desk:
             raise _Asked(mark)
         return self._answer
 
-    def lease_deadline(self, *which: int) -> float:
+    def lease_deadline(self, claimed: Claimed) -> float:
         rounds = Rounds(cast(Any, None), cast(Any, None), lambda _: None)
         _remember(rounds, self._process)
-        return rounds.lease_deadline(*which)
+        return rounds.lease_deadline(claimed)
 
 
 def finished(work: Coroutine[Any, Any, T]) -> T:
@@ -383,7 +392,7 @@ def _named(end: End | None) -> frozenset[str]:
     match end:
         case Result(Accepted(str(id_))):
             return frozenset({id_})
-        case _ if (finding := getattr(end, "finding", None)) is not None:
-            return frozenset({finding.message_id}) if isinstance(finding, Found) else frozenset()
+        case LookUpEnd(Found(str(id_))):
+            return frozenset({id_})
         case _:
             return frozenset()

@@ -55,6 +55,7 @@ class Provider:
     def __init__(self, capabilities: Capabilities, longest_send: float) -> None:
         self.capabilities = capabilities
         self.longest_send = longest_send
+        self.refusals = dict(REFUSALS)
 
     async def send(self, message: object, permit: object) -> Result:
         raise NotImplementedError("what is sent is decided step by step")
@@ -62,7 +63,9 @@ class Provider:
     async def aclose(self) -> None:
         raise NotImplementedError
 
-    def replies(self, truth: Truth, mark: Mark, addresses: list[str], now: float) -> Iterator[Reply]:
+    def replies(
+        self, truth: Truth, mark: Mark, addresses: list[str], now: float
+    ) -> Iterator[Reply]:
         """Everything that may become of the request of ``mark``, which leaves now."""
         key, digest = mark.idempotency_key, mark.request_digest
         known = self._known(truth, key, now)
@@ -79,7 +82,7 @@ class Provider:
             yield Reply("calls it a duplicate", truth, Result(Duplicate("known")))
         if self._keyed and (known is not None or any(f.key == key for f in truth.flying)):
             yield Reply("is still working on the key", truth, Result(InFlight(10.0)))
-        for label, outcome in REFUSALS.items():
+        for label, outcome in self.refusals.items():
             yield Reply(label, truth, Result(outcome))
         yield Reply("never gets it", truth, Result(LOST))
         leaving = Flying(mark.attempt, mark.recipients, key, digest, now + DRAIN)

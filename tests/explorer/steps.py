@@ -154,9 +154,7 @@ def _before_the_mark(
     if len(carried) > 1:
         first = partial(machine.mark, world, at, number, carried[:1])
         yield Step(f"{who} marks for the first recipient only", first)
-    yield from _settling(
-        machine, world, at, number, f"{who} is stopped", WithheldEnd("shutdown")
-    )
+    yield from _settling(machine, world, at, number, f"{who} is stopped", WithheldEnd("shutdown"))
     for label, outcome in _BEFORE_THE_MARK.items():
         settled = partial(machine.settle, world, at, number, Result(outcome))
         yield Step(f"{who}: before the mark, the provider {label}", settled)
@@ -235,7 +233,9 @@ def moments(world: World, capabilities: Any) -> dict[float, str]:
         found += [(end - MARGIN - LONGEST_SEND, "the last instant to start a replay")]
     for copy in world.truth.copies:
         if capabilities.replay != "none":
-            found.append((copy.at + capabilities.key_retention, "when the provider forgets the key"))
+            found.append(
+                (copy.at + capabilities.key_retention, "when the provider forgets the key")
+            )
         if capabilities.look_up_retention is not None:
             end = copy.at + capabilities.look_up_retention
             found.append((end, "when look-ups forget the message"))
@@ -254,4 +254,3 @@ def _jumps(machine: Machine, world: World) -> Iterator[Step]:
         left = tuple(flying for flying in truth.flying if flying.until > at)
         later = replace(world, now=at, truth=replace(truth, flying=left))
         yield Step(f"{at - world.now:g} s pass: {name}", partial(_result, later, Seen()))
-

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from outbox.states import FINAL, State, WhenUnsure
+from providers.contract import Throttled
 from tests.explorer.machine import Machine, Violation
 from tests.explorer.steps import Step, honest, possible
 from tests.explorer.stores import MemoryStore
@@ -39,6 +40,7 @@ def test_a_delivery_ends_whatever_is_said_for_ever(
 ) -> None:
     """N5: an answer that is repeated for ever does not keep a delivery pending for ever."""
     machine = Machine(Setting(kind, policy, send_before=None), memory)
+    machine.provider.refusals["throttles"] = Throttled(3600.0)
     world = machine.start()
     with machine.rules():
         for _ in range(PATIENCE):
