@@ -26,7 +26,7 @@ from dispatcher.transactions import reading
 from dispatcher.wishes import Terms
 from outbox.records import Backlog, Claimed
 from outbox.store import dispatchers
-from outbox.store.claim import domain_of
+from outbox.store.queue import domain_of
 
 Mode: TypeAlias = Literal["forever", "once", "drain"]
 

@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from dispatcher import decide
+from dispatcher import endings
 from dispatcher.backoff import RetryPolicy, exhausted
 from dispatcher.doubt import (
     Doubt,
@@ -109,14 +109,14 @@ def _take_step(
     row: DoubtRow, terms: Terms, at: datetime, plan: _Plan, *, room: int, paused: bool
 ) -> None:
     if not row.doubted:
-        plan.endings.append(decide.refuted(row, at))
+        plan.endings.append(endings.refuted(row, at))
         return
     means = terms.means[row.account]
     doubt = doubt_of(row, terms.policies[row.account], terms.when_unsure[row.account], at)
     step = next_step(doubt, means, at)
     match step:
         case HoldAs(reason):
-            plan.endings.append(decide.held(row, reason))
+            plan.endings.append(endings.held(row, reason))
         case WaitUntil(until):
             plan.waits.append((row.id, until))
         case _ if paused:

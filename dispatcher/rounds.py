@@ -34,7 +34,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -42,7 +41,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from dispatcher import decide
+from dispatcher import decide, shares
 from dispatcher.clock import running
 from dispatcher.database_errors import connection_lost, first_line
 from dispatcher.events import AccountPaused, DatabaseAway, LeaseLost, Listener, RoundSplit, Settled
@@ -62,7 +61,6 @@ from dispatcher.wishes import (
     without_words,
 )
 from outbox.records import (
-    AccountReport,
     Claimed,
     Gate,
     Granted,
@@ -72,10 +70,9 @@ from outbox.records import (
     Pause,
     Refused,
     Settlement,
-    Standing,
 )
 from outbox.states import Phase
-from outbox.store import accounts, claim, gates, marks, reads, settle, sweep, tallies
+from outbox.store import accounts, claim, gates, marks, queue, reads, settle, sweep, tallies
 from providers.contract import Result
 
 LEASE_MARGIN = 0.1
@@ -256,14 +253,14 @@ class Rounds:
         left = (1 if alone else want) - len(claimed)
         claimed += claim.claim(
             connection,
-            self._lanes(left, claimed),
+            self._shares(left, claimed),
             owner=terms.owner,
             lease=terms.lease,
             default_from=terms.default_from,
             namespace=terms.namespace,
             alone=alone,
         )
-        self.quarantined = not alone and claim.quarantined(connection, names)
+        self.quarantined = not alone and queue.quarantined(connection, names)
         probes = {each.account for each in claimed if self._gates[each.account].most == 1}
         gates.probing(connection, probes, until=at + terms.lease)
         return claimed
@@ -303,30 +300,15 @@ class Rounds:
         pauses = [each.pause for each in settlements if each.pause is not None]
         owner = self._terms.owner
         accounts.pause(connection, pauses, at=at, by=owner)
-        reports = _reports(settlements)
+        reports = shares.reports(settlements)
         return pauses + gates.judge(connection, reports, self._gates, at=at, by=owner)
 
-    def _lanes(self, want: int, claimed: Sequence[Claimed]) -> list[Lane]:
-        """Unpaused accounts in turn, each with its share, so that none starves another."""
+    def _shares(self, want: int, claimed: Sequence[Claimed]) -> list[Lane]:
+        self._turn += 1
         probed = {each.account for each in claimed}
-        lanes = []
-        for lane in self._terms.lanes:
-            most = self._gates[lane.account].most
-            if most == 0 or (most == 1 and lane.account in probed):
-                continue
-            lanes.append(lane)
-        if not lanes:
-            return []
-        self._turn = (self._turn + 1) % len(lanes)
-        ordered = lanes[self._turn :] + lanes[: self._turn]
-        shares = []
-        for index, lane in enumerate(ordered):
-            share = -(-want // (len(ordered) - index))
-            most = self._gates[lane.account].most
-            share = share if most is None else min(share, most)
-            shares.append(replace(lane, limit=share))
-            want -= share
-        return [lane for lane in shares if lane.limit > 0]
+        return shares.shares(
+            self._terms.lanes, self._gates, want=want, turn=self._turn, probed=probed
+        )
 
     def _resolve(
         self,
@@ -410,19 +392,3 @@ class Rounds:
         before = running()
         outcome = await self._transact(wanted_marks, wanted_settles, [], 0)
         self._resolve(outcome, wanted_marks, wanted_settles, before)
-
-
-def _reports(settlements: Sequence[Settlement]) -> list[AccountReport]:
-    by_account: dict[str, list[Settlement]] = defaultdict(list)
-    for each in settlements:
-        if each.standing is not Standing.SILENT:
-            by_account[each.attempt.account].append(each)
-    return [
-        AccountReport(
-            account,
-            worked=sum(each.standing is Standing.WORKS for each in said),
-            troubled=sum(each.standing is Standing.TROUBLED for each in said),
-            words=said[-1].last_error or "",
-        )
-        for account, said in by_account.items()
-    ]

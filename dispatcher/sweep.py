@@ -12,7 +12,7 @@ from datetime import timedelta
 from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from dispatcher import decide
+from dispatcher import decide, endings
 from dispatcher.events import Listener, Recovered
 from dispatcher.transactions import reading, writing
 from outbox.records import Dispatcher
@@ -86,10 +86,10 @@ class Sweep:
             if decision.attempt.id in changed:
                 attempt = decision.attempt
                 self._emit(Recovered(attempt.key, attempt.phase, decision.state))
-        late = [decide.overdue(row) for row in sweep.overdue(connection)]
+        late = [endings.overdue(row) for row in sweep.overdue(connection)]
         lost = [
-            decide.unknown_account(row) for row in sweep.unclaimable(connection, self._accounts)
+            endings.unknown_account(row) for row in sweep.unclaimable(connection, self._accounts)
         ]
-        stuck = [decide.blocked_too_long(row) for row in sweep.blocked(connection, at=at)]
+        stuck = [endings.blocked_too_long(row) for row in sweep.blocked(connection, at=at)]
         endings = late + lost + stuck
         return len(changed) + finish.finish(connection, endings, at=at, shard=shard)

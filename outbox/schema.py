@@ -9,8 +9,6 @@ named CHECK constraints, so that the database refuses nonsense too.
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -31,7 +29,8 @@ from sqlalchemy import (
 )
 
 from outbox import states
-from outbox.columns import INSTANT_FORM, Instant, default_now, now
+from outbox.checks import check_words, forms, one_of, ranges, reasons
+from outbox.columns import Instant, default_now, now
 
 __all__ = [
     "Instant",
@@ -64,45 +63,6 @@ metadata = MetaData(naming_convention=NAMING)
 can include or ignore them."""
 
 _Id = BigInteger().with_variant(Integer, "sqlite")
-
-
-def _one_of(column: str, words: type[StrEnum]) -> str:
-    return f"{column} IN ({', '.join(repr(word.value) for word in words)})"
-
-
-def _check_words(name: str, column: str, words: type[StrEnum]) -> CheckConstraint:
-    return CheckConstraint(f"{column} IS NULL OR {_one_of(column, words)}", name=name)
-
-
-def _reasons() -> str:
-    closed = " OR ".join(
-        f"(state = '{state}' AND reason IN ({', '.join(repr(str(r)) for r in reasons)}))"
-        for state, reasons in states.REASONS.items()
-    )
-    without = ", ".join(repr(str(state)) for state in states.REASONS)
-    # A CHECK passes on NULL too, so a missing reason has to be asked for by itself.
-    return f"(state IN ({without})) = (reason IS NOT NULL) AND (reason IS NULL OR {closed})"
-
-
-def _forms(*columns: str) -> list[CheckConstraint]:
-    """The fixed form, and a day that the calendar has: date() moves any other."""
-    return [
-        CheckConstraint(
-            f"{c} IS NULL OR ({c} GLOB '{INSTANT_FORM}' AND date({c}, '+0 days') IS substr({c}, 1, 10))",
-            name=f"{c}_form",
-        ).ddl_if(dialect="sqlite")
-        for c in columns
-    ]
-
-
-def _ranges(*columns: str) -> list[CheckConstraint]:
-    """PostgreSQL knows infinity and years that no Python datetime has."""
-    return [
-        CheckConstraint(
-            f"{c} BETWEEN '1000-01-01 00:00:00+00' AND '9999-12-30 00:00:00+00'", name=f"{c}_form"
-        ).ddl_if(dialect="postgresql")
-        for c in columns
-    ]
 
 
 _FINAL = ", ".join(repr(str(state)) for state in states.State if state in states.FINAL)
@@ -151,12 +111,12 @@ deliveries = Table(
     Column("finished_at", Instant),
     Column("sender_domain", String(255)),
     Column("crashes_alone", Integer, nullable=False, server_default="0"),
-    CheckConstraint(_one_of("state", states.State), name="state"),
-    _check_words("claimed_from", "claimed_from", states.State),
-    _check_words("held_from", "held_from", states.State),
-    _check_words("stop_requested", "stop_requested", states.StopRequest),
-    _check_words("when_unsure", "when_unsure", states.WhenUnsure),
-    CheckConstraint(_reasons(), name="reason"),
+    CheckConstraint(one_of("state", states.State), name="state"),
+    check_words("claimed_from", "claimed_from", states.State),
+    check_words("held_from", "held_from", states.State),
+    check_words("stop_requested", "stop_requested", states.StopRequest),
+    check_words("when_unsure", "when_unsure", states.WhenUnsure),
+    CheckConstraint(reasons(), name="reason"),
     CheckConstraint("length(delivery_key) BETWEEN 1 AND 255", name="key_length"),
     CheckConstraint("resend_of IS NOT NULL OR delivery_key NOT LIKE '%~%'", name="key_tilde"),
     CheckConstraint("delivery_key !~ '[[:cntrl:]]'", name="key_printable").ddl_if(
@@ -179,8 +139,8 @@ deliveries = Table(
     CheckConstraint("(state = 'held') = (held_from IS NOT NULL)", name="held"),
     CheckConstraint(f"(state IN ({_FINAL})) = (finished_at IS NOT NULL)", name="finished"),
     CheckConstraint(f"message IS NOT NULL OR state IN ({_FINAL})", name="message"),
-    *_ranges("send_after", "due_at", "send_before"),
-    *_forms(
+    *ranges("send_after", "due_at", "send_before"),
+    *forms(
         "send_after",
         "due_at",
         "send_before",
@@ -249,10 +209,10 @@ recipients = Table(
     Column("provider_message_id", Text, index=True),
     Column("updated_at", Instant, nullable=False, server_default=default_now()),
     UniqueConstraint("delivery_id", "address_hash"),
-    CheckConstraint(_one_of("kind", states.RecipientKind), name="kind"),
-    CheckConstraint(_one_of("result", states.RecipientResult), name="result"),
-    _check_words("delivery_status", "delivery_status", states.DeliveryStatus),
-    *_forms("updated_at"),
+    CheckConstraint(one_of("kind", states.RecipientKind), name="kind"),
+    CheckConstraint(one_of("result", states.RecipientResult), name="result"),
+    check_words("delivery_status", "delivery_status", states.DeliveryStatus),
+    *forms("updated_at"),
     postgresql_with=_STORAGE,
 )
 
@@ -282,12 +242,12 @@ attempts = Table(
     Column("provider_message_id", Text),
     Column("retry_at", Instant),
     Column("alone", Boolean, nullable=False, server_default=false()),
-    CheckConstraint(_one_of("kind", states.AttemptKind), name="kind"),
-    CheckConstraint(_one_of("phase", states.Phase), name="phase"),
-    _check_words("outcome", "outcome", states.AttemptOutcome),
+    CheckConstraint(one_of("kind", states.AttemptKind), name="kind"),
+    CheckConstraint(one_of("phase", states.Phase), name="phase"),
+    check_words("outcome", "outcome", states.AttemptOutcome),
     CheckConstraint("(phase = 'settled') = (outcome IS NOT NULL)", name="settled"),
     CheckConstraint("phase <> 'transmitting' OR transmitting_at IS NOT NULL", name="transmitting"),
-    *_forms("started_at", "transmitting_at", "deadline_at", "finished_at", "retry_at"),
+    *forms("started_at", "transmitting_at", "deadline_at", "finished_at", "retry_at"),
     postgresql_with=_STORAGE,
 )
 
@@ -312,9 +272,9 @@ evidence = Table(
     Column("provider_message_id", Text),
     Column("seen_at", Instant, nullable=False, server_default=default_now()),
     Column("detail", Text),
-    CheckConstraint(_one_of("kind", states.EvidenceKind), name="kind"),
-    CheckConstraint(_one_of("verdict", states.Verdict), name="verdict"),
-    *_forms("seen_at"),
+    CheckConstraint(one_of("kind", states.EvidenceKind), name="kind"),
+    CheckConstraint(one_of("verdict", states.Verdict), name="verdict"),
+    *forms("seen_at"),
     sqlite_autoincrement=True,
 )
 
@@ -336,7 +296,7 @@ blobs = Table(
     Column("content", LargeBinary, nullable=False),
     Column("created_at", Instant, nullable=False, server_default=default_now()),
     CheckConstraint("length(sha256) = 64", name="sha256"),
-    *_forms("created_at"),
+    *forms("created_at"),
 )
 
 delivery_blobs = Table(
@@ -365,10 +325,10 @@ accounts = Table(
     Column("updated_at", Instant, nullable=False, server_default=default_now()),
     Column("probe_until", Instant),
     Column("consecutive", Integer, nullable=False, server_default="0"),
-    _check_words("pause_reason", "pause_reason", states.PauseReason),
+    check_words("pause_reason", "pause_reason", states.PauseReason),
     CheckConstraint("(paused_until IS NULL) = (pause_reason IS NULL)", name="paused"),
     CheckConstraint("(paused_until IS NULL) = (paused_since IS NULL)", name="paused_since"),
-    *_forms("paused_since", "paused_until", "updated_at", "probe_until"),
+    *forms("paused_since", "paused_until", "updated_at", "probe_until"),
 )
 
 audit = Table(
@@ -382,7 +342,7 @@ audit = Table(
     Column("operator_note", Text, nullable=False),
     Column("before", Text),
     Column("after", Text),
-    *_forms("at"),
+    *forms("at"),
     sqlite_autoincrement=True,
 )
 
@@ -399,7 +359,7 @@ dispatchers = Table(
     Column("slots_used", Integer, nullable=False, server_default="0"),
     Column("started_at", Instant, nullable=False, server_default=default_now()),
     Column("seen_at", Instant, nullable=False, server_default=default_now()),
-    *_forms("started_at", "seen_at"),
+    *forms("started_at", "seen_at"),
 )
 
 tombstones = Table(
@@ -410,8 +370,8 @@ tombstones = Table(
     Column("state", String(16), nullable=False),
     Column("fingerprint", String(80)),
     Column("finished_at", Instant, nullable=False),
-    CheckConstraint(_one_of("state", states.State), name="state"),
-    *_forms("finished_at"),
+    CheckConstraint(one_of("state", states.State), name="state"),
+    *forms("finished_at"),
 )
 
 instance = Table(
@@ -426,5 +386,5 @@ instance = Table(
     Column("oldest_code_at", String(32), nullable=False, server_default="0001"),
     Column("created_at", Instant, nullable=False, server_default=default_now()),
     CheckConstraint("id = 1", name="one_row"),
-    *_forms("created_at"),
+    *forms("created_at"),
 )

@@ -23,7 +23,7 @@ The number of statements depends on the number of accounts, never of rows.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -38,75 +38,24 @@ from sqlalchemy import (
     Text,
     UpdateBase,
     bindparam,
-    exists,
     func,
     insert,
-    literal_column,
-    or_,
     select,
 )
 
 from outbox import schema
 from outbox.keys import public_id
-from outbox.message import Address, StoredMessage, fingerprint
+from outbox.message import StoredMessage, fingerprint
 from outbox.records import Claimed, Lane, RecipientRow, Retake
-from outbox.schema import Instant, now
+from outbox.schema import Instant
 from outbox.states import Phase, RecipientResult, State
 from outbox.store.finish import finish
 from outbox.store.first_claims import complete
+from outbox.store.queue import domain_of, due
 from outbox.store.reads import database_now, recipients_of
 from outbox.store.rows import packed, unpacked
 
 _D, _A, _X = schema.deliveries, schema.attempts, schema.accounts
-
-QUARANTINE_AFTER = 3
-"""Crashes after which a row is claimed alone: it hurts nobody else, and nobody hurts it."""
-
-
-def sender_blocked(account: Any) -> Any:
-    """Whether a row's sender domain is paused at ``account``, or has a probe on its way.
-    Rows that name no sender have the configuration's (parameter ``default_domain``)."""
-    domain = func.coalesce(_D.c.sender_domain, bindparam("default_domain", type_=Text()))
-    return exists().where(
-        _X.c.account == account,
-        _X.c.scope != "",
-        _X.c.scope == domain,
-        or_(_X.c.paused_until > now(), _X.c.probe_until > now()),
-    )
-
-
-def _due(*, quarantined: bool) -> Any:
-    """Due rows of one account whose sender's domain is not blocked there."""
-    blocked = sender_blocked(bindparam("lane", type_=Text()))
-    crashes = _D.c.crashes
-    return (
-        select(
-            _D.c.id,
-            _D.c.delivery_key,
-            _D.c.public_id,
-            _D.c.message,
-            _D.c.default_from,
-            _D.c.fingerprint,
-            _D.c.sender_domain,
-            _D.c.send_after,
-            _D.c.due_at,
-            _D.c.send_before,
-        )
-        .where(
-            _D.c.account == bindparam("account", type_=Text()),
-            _D.c.state == "pending",
-            _D.c.due_at <= now(),
-            _D.c.send_before.is_(None) | (_D.c.send_before > now()),
-            crashes >= QUARANTINE_AFTER if quarantined else crashes < QUARANTINE_AFTER,
-            ~blocked,
-        )
-        .order_by(_D.c.priority.desc(), _D.c.due_at, _D.c.id)
-        .limit(bindparam("limit", type_=Integer()))
-        .with_for_update(of=_D, skip_locked=True)
-    )
-
-
-_TOGETHER, _ALONE = _due(quarantined=False), _due(quarantined=True)
 
 
 def claim(
@@ -125,11 +74,11 @@ def claim(
     their bytes stay the same after a change of configuration. ``alone`` takes
     rows in quarantine instead of all others.
     """
-    statement = _ALONE if alone else _TOGETHER
+    domain = domain_of(default_from)
     taken = [
         (lane, row)
         for lane in lanes
-        for row in _candidates(connection, statement, lane, domain_of(default_from))
+        for row in due(connection, lane, default_domain=domain, alone=alone)
     ]
     if not taken:
         return []
@@ -166,19 +115,6 @@ def _sender_domain(
     if message is not None and message.from_ is not None:
         return message.from_.domain.lower()
     return row.sender_domain or domain_of(row.default_from or default_from)
-
-
-def domain_of(mailbox: str | None) -> str | None:
-    """The domain of a mailbox, for comparing with a blocked one."""
-    if mailbox is None:
-        return None
-    return Address.parse(mailbox).domain.lower()
-
-
-def quarantined(connection: Connection, names: Iterable[str]) -> bool:
-    """Whether a row in quarantine of one of these accounts is due."""
-    parameters = packed({"account": name} for name in ("", *names))
-    return bool(connection.execute(_quarantined(connection.dialect.name), parameters).scalar())
 
 
 def retake(
@@ -239,26 +175,6 @@ def _retaken(each: Retake, leased: Row[Any]) -> Claimed:
         extra=each.extra,
         absence_counts=each.absence_counts,
     )
-
-
-def _candidates(
-    connection: Connection, statement: Any, lane: Lane, default_domain: str | None
-) -> Iterator[Any]:
-    left = lane.limit
-    for account in (lane.account, "") if lane.takes_unnamed else (lane.account,):
-        if left <= 0:
-            return
-        rows = connection.execute(
-            statement,
-            {
-                "account": account,
-                "lane": lane.account,
-                "default_domain": default_domain,
-                "limit": left,
-            },
-        ).all()
-        left -= len(rows)
-        yield from rows
 
 
 def _take(
@@ -336,19 +252,6 @@ def _claimed(
         due_at=row.due_at,
         send_before=row.send_before,
         carried=tuple(r.position for r in people if r.result is RecipientResult.PENDING),
-    )
-
-
-@cache
-def _quarantined(dialect: str) -> Any:
-    v = unpacked(dialect, {"account": Text})
-    return select(
-        exists().where(
-            _D.c.account == v.c.account,
-            _D.c.crashes >= literal_column(str(QUARANTINE_AFTER)),
-            _D.c.state.in_(["pending", "in_doubt"]),
-            _D.c.due_at <= now(),
-        )
     )
 
 

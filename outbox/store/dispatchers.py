@@ -13,7 +13,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from outbox import schema
 from outbox.records import Backlog, Dispatcher
 from outbox.schema import now
-from outbox.store.claim import sender_blocked
+from outbox.store.queue import sender_blocked
 from outbox.store.reads import database_now
 from outbox.store.rows import packed, unpacked
 

@@ -21,7 +21,7 @@ from outbox.columns import Instant, now
 from outbox.records import DoubtedAttempt, DoubtRow
 from outbox.states import AttemptKind, AttemptOutcome, EvidenceKind, Verdict
 from outbox.store.accounts import paused_seconds
-from outbox.store.claim import QUARANTINE_AFTER
+from outbox.store.queue import QUARANTINE_AFTER
 from outbox.store.reads import recipients_of
 from outbox.store.rows import packed, packed_ids, these_ids, unpacked
 

@@ -263,9 +263,7 @@ def through_smtp(
     """A storm over SMTP with ``when_unsure = hold``; checks who waits for a person, and why."""
     with LossySink(weather) as server:
         account = SmtpAccount(server).toml + '\nwhen_unsure = "hold"'
-        config = configuration(
-            folder, {ACCOUNT: account}, concurrency=weather.slots, poll=POLL
-        )
+        config = configuration(folder, {ACCOUNT: account}, concurrency=weather.slots, poll=POLL)
         enqueue(url, weather.keys)
         storm = Supervisor(zygote, url, config, weather).run(restarts)
         taken = server.subjects()

@@ -432,12 +432,12 @@ def test_overdue_rows_expire_without_a_claim(bench: Bench) -> None:
         "UPDATE outbox_deliveries SET send_after = '2026-01-01T00:00:00.000Z', "
         "send_before = '2026-01-02T00:00:00.000Z'"
     )
-    from dispatcher import decide
+    from dispatcher import endings
 
     assert bench.do(lambda c: sweep.anything(c, ["main", "paused"]))
     bench.do(
         lambda c: finish.finish(
-            c, [decide.overdue(row) for row in sweep.overdue(c)], at=reads.database_now(c)
+            c, [endings.overdue(row) for row in sweep.overdue(c)], at=reads.database_now(c)
         )
     )
     assert bench.row(id_).state == "expired"

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from dispatcher import decide
+from dispatcher import decide, endings
 from dispatcher.answers import given_up, standing
 from dispatcher.backoff import RetryPolicy
 from outbox.records import DoubtRow, Standing
@@ -137,12 +137,12 @@ def doubt_row(*results: str) -> DoubtRow:
 
 def test_refuted_doubt_opens_the_recipients_again() -> None:
     """Every attempt proved not taken: pending, or expired past ``send_before``."""
-    assert decide.refuted(doubt_row("in_doubt", "accepted"), NOW).state is State.PENDING
+    assert endings.refuted(doubt_row("in_doubt", "accepted"), NOW).state is State.PENDING
 
 
 def test_held_doubt_keeps_where_it_came_from() -> None:
     """A hold out of doubt is not a hold out of pending."""
-    ending = decide.held(doubt_row("in_doubt", "pending"), HeldReason.NO_EVIDENCE)
+    ending = endings.held(doubt_row("in_doubt", "pending"), HeldReason.NO_EVIDENCE)
     assert (ending.state, ending.held_from, ending.before) == (
         State.HELD,
         State.IN_DOUBT,

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from dispatcher import decide
+from dispatcher import decide, endings
 from dispatcher.backoff import RetryPolicy
 from outbox.records import Idle, Settlement
 from outbox.states import (
@@ -282,14 +282,14 @@ def test_words_from_outside_are_made_fit_to_store() -> None:
 def test_an_overdue_row_expires_and_keeps_what_was_taken() -> None:
     """``send_before`` ends the open recipients only."""
     row = Idle(1, State.PENDING, "main", people("pending"))
-    assert decide.overdue(row).state is State.EXPIRED
+    assert endings.overdue(row).state is State.EXPIRED
     partly = Idle(1, State.PENDING, "main", people("accepted", "pending"))
-    assert decide.overdue(partly).state is State.ACCEPTED
+    assert endings.overdue(partly).state is State.ACCEPTED
 
 
 def test_an_unknown_account_holds_the_row() -> None:
     """A row that names an account nobody knows waits for a person, and says why."""
-    ending = decide.unknown_account(Idle(1, State.PENDING, "typo", people("pending")))
+    ending = endings.unknown_account(Idle(1, State.PENDING, "typo", people("pending")))
     assert (ending.state, ending.reason, ending.held_from) == (
         State.HELD,
         "unknown_account",
