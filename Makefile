@@ -71,6 +71,14 @@ check-docs: .venv/.stamps/development ## links, code blocks and named commands i
 matrix: .venv/.stamps/development ## unit, property and conformance tests on every Python and SQLAlchemy supported
 	@UV=$(BIN)/uv JOBS=$(JOBS) sh tests/matrix.sh $(ARGS)
 
+.PHONY: explore
+explore: .venv/.stamps/development ## walk the state space at full depth; ARGS=... goes to the explorer
+	$(BIN)/python -m tests.explorer $(ARGS)
+
+.PHONY: failure-table
+failure-table: .venv/.stamps/development ## crash at every boundary and write docs/explanation/failure-table.md
+	$(BIN)/python -m tests.acceptance.failure_table
+
 ##@ Maintain
 
 .PHONY: format

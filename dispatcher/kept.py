@@ -1,11 +1,11 @@
-"""A request as it is kept for a replay: every byte of it, large attachments by reference. Pure.
+r"""A request as it is kept for a replay: every byte of it, large attachments by reference. Pure.
 
 A replay must send what was sent. But an attachment is stored already, once, by its digest;
 writing it again as base64 before every transmission would double the database. So a kept
 request is a list of pieces: literal bytes, or "the content with this digest, encoded so".
 
-    postroom-kept 1\\n
-    [[12, null], ["<sha256>", "base64"], [7, null]]\\n
+    postroom-kept 1\n
+    [[12, null], ["<sha256>", "base64"], [7, null]]\n
     <the literal bytes, one piece after the other>
 """
 

@@ -58,6 +58,7 @@ class Loop:
         terms: Terms,
         rounds: Rounds,
         sweep: Sweep,
+        *,
         pace: Pace,
         emit: Listener,
     ) -> None:

@@ -71,7 +71,7 @@ from outbox.records import (
     Refused,
     Settlement,
 )
-from outbox.states import Phase
+from outbox.states import Phase, State
 from outbox.store import accounts, claim, gates, marks, queue, reads, settle, sweep, tallies
 from providers.contract import Result
 
@@ -285,7 +285,12 @@ class Rounds:
         match end:
             case Result():
                 policy = self._terms.policies[row.account]
-                return decide.settle(row, end, policy, now=at, jitter=jitter)
+                decision = decide.settle(row, end, policy, now=at, jitter=jitter)
+                if self._terms.means[row.account].capabilities.means:
+                    return decision
+                # Nothing can be asked, so there is nothing to wait for before the policy.
+                in_doubt = decision.state is State.IN_DOUBT
+                return replace(decision, due_at=at) if in_doubt else decision
             case WithheldEnd(reason):
                 return decide.withheld(row, reason)
             case InvalidEnd(problem):

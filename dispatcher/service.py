@@ -72,7 +72,7 @@ async def _dispatch(
         config.dispatcher.poll_interval,
         config.dispatcher.shutdown_grace,
     )
-    loop = Loop(engine, terms, rounds, sweep, pace, emit)
+    loop = Loop(engine, terms, rounds, sweep, pace=pace, emit=emit)
     sender = Sender(engine, rounds, providers, terms.means, lambda: loop.stopping)
     _stop_on_signals(loop)
     emit(Started(me.owner, names, me.slots))

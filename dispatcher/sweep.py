@@ -91,5 +91,5 @@ class Sweep:
             endings.unknown_account(row) for row in sweep.unclaimable(connection, self._accounts)
         ]
         stuck = [endings.blocked_too_long(row) for row in sweep.blocked(connection, at=at)]
-        endings = late + lost + stuck
-        return len(changed) + finish.finish(connection, endings, at=at, shard=shard)
+        ended = late + lost + stuck
+        return len(changed) + finish.finish(connection, ended, at=at, shard=shard)

@@ -68,9 +68,9 @@ WHY: Mapping[Why, str] = {
 PURPOSE: Mapping[Act, str] = {
     Act.RETRY: "try it again, same key",
     Act.SETTLE_ACCEPTED: "the provider has it",
-    Act.SETTLE_NOT_ACCEPTED: "the provider never took it: pending, same key",
+    Act.SETTLE_NOT_ACCEPTED: "the provider never took it: pending, same Message-ID",
     Act.SETTLE_UNKNOWN: "nobody will ever know: unresolved (closed)",
-    Act.SEND_AGAIN: "a new delivery, linked to this one",
+    Act.SEND_AGAIN: "a new delivery, linked to this one, with another Message-ID",
     Act.CANCEL: "never send it",
     Act.HOLD: "do not send it for now",
     Act.RELEASE: "let it go on",

@@ -58,7 +58,7 @@ async def stopped(stage: Stage) -> Played:
     for key in keys:
         await stage.enqueue(key, fake.name)
     faults = (Fault.STALLS_AFTER, Fault.STALLS_AFTER)
-    async with stage.children.started(_order(stage, fake, faults, slots=2)) as child:
+    with stage.children.started(_order(stage, fake, faults, slots=2)) as child:
         await child.reaches("taken", 2)
         child.stop()
         await child.reaches("stopping")
@@ -81,9 +81,9 @@ async def stopped(stage: Stage) -> Played:
 async def _killed(stage: Stage, key: str, fake: FakeProvider, fault: Fault, point: str) -> Row:
     """A dispatcher is killed where its send stalls; how the delivery ends under another one."""
     await stage.enqueue(key, fake.name)
-    async with stage.children.started(_order(stage, fake, (fault,))) as child:
+    with stage.children.started(_order(stage, fake, (fault,))) as child:
         await child.reaches(point)
-        await child.kill()
+        child.kill()
     await stage.outlive_the_lease()
     return await stage.to_the_end(key, fake)
 

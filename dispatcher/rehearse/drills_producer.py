@@ -42,9 +42,9 @@ async def changed(stage: Stage) -> Played:
 async def before_commit(stage: Stage) -> Played:
     """A producer that is killed before its commit has enqueued nothing."""
     fake = stage.fake(Kind.NOTHING)
-    async with stage.children.started(Order("write", fake.name, "before-commit")) as child:
+    with stage.children.started(Order("write", fake.name, "before-commit")) as child:
         await child.reaches("written")
-        await child.kill()
+        child.kill()
     known = await stage.known("before-commit")
     await stage.dispatch(fake)
     return played(
@@ -56,9 +56,9 @@ async def before_commit(stage: Stage) -> Played:
 async def after_commit(stage: Stage) -> Played:
     """A producer that is killed after its commit has enqueued its message for good."""
     fake = stage.fake(Kind.NOTHING)
-    async with stage.children.started(Order("commit", fake.name, "after-commit")) as child:
+    with stage.children.started(Order("commit", fake.name, "after-commit")) as child:
         await child.reaches("committed")
-        await child.kill()
+        child.kill()
     if not await stage.known("after-commit"):
         return played(("the delivery is there", "nothing is there"))
     row = await stage.to_the_end("after-commit", fake)

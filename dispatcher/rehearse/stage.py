@@ -118,7 +118,7 @@ class Stage:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.children.aclose()
+        self.children.close()
         await self._engine.dispose()
 
     # -- providers ---------------------------------------------------------- #

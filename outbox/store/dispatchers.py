@@ -102,7 +102,7 @@ def _backlog(dialect: str) -> Any:
         (_D.c.account == "", bindparam("default_account", type_=Text())), else_=_D.c.account
     )
     due = (
-        (_D.c.state == "pending")
+        _D.c.state.in_(["pending", "in_doubt"])
         & (_D.c.due_at <= now())
         & or_(_D.c.send_before.is_(None), _D.c.send_before > now())
         & _D.c.account.in_(select(v.c.account))

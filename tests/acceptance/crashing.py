@@ -1,7 +1,6 @@
 """A dispatcher that kills or stops itself at a chosen boundary; without one, a plain one.
 
-    python -m tests.acceptance.crashing --config FILE --mode drain --lease 20 \\
-        --at "after the mark's commit" --attempt 1
+    python -m tests.acceptance.crashing --config FILE --at "after the mark's commit" --attempt 1
 
 ``--do stop`` sends SIGSTOP instead of SIGKILL, once; SIGCONT lets it go on.
 
@@ -28,8 +27,9 @@ from typing import Any
 from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from dispatcher import doubt, permit, rounds, send, service
+from dispatcher import doubt, permit, rounds, send, service, transactions
 from dispatcher.config import load
+from dispatcher.wishes import Committed
 from providers import registry
 
 
@@ -65,7 +65,7 @@ class Crash:
 
     def install(self) -> None:
         transact = rounds.Rounds._transact
-        writing = rounds.writing
+        writing = transactions.writing
         check = permit.SendPermit.check
         attempt = send.Sender._attempt
 
@@ -117,12 +117,13 @@ class Crash:
     def _around(self, outcome: Any, when: str) -> None:
         """A transaction of a round is about to commit, or has just been."""
         before = when == "before"
-        claimed = getattr(outcome, "claimed", ())
-        if any(self._meant(each.attempt) for each in claimed):
+        if not isinstance(outcome, Committed):
+            return
+        if any(self._meant(each.attempt) for each in outcome.claimed):
             self._reached(Boundary.BEFORE_CLAIM if before else Boundary.AFTER_CLAIM)
-        if self._mark and getattr(outcome, "marks", ()):
+        if self._mark and outcome.marks:
             self._reached(Boundary.BEFORE_MARK if before else Boundary.AFTER_MARK)
-        if self._settle and getattr(outcome, "settlements", ()):
+        if self._settle and outcome.settlements:
             self._reached(Boundary.BEFORE_SETTLE if before else Boundary.AFTER_SETTLE)
 
     def _reached(self, boundary: Boundary) -> None:

@@ -90,7 +90,7 @@ class KeyProvider(Provider):
 
     def wait_for_transmissions(self, count: int) -> None:
         self._server._wait(
-            lambda: self._server.accepted.__len__() + self._server.replayed.total() >= count
+            lambda: len(self._server.accepted) + self._server.replayed.total() >= count
         )
 
     def serve_everybody(self) -> None:
@@ -317,7 +317,6 @@ def states(url: str, keys: Sequence[str]) -> Mapping[str, str]:
 
 def until_settled(url: str, keys: Sequence[str], worker: Forked) -> None:
     """Return when every key is final or held."""
-
     worker.wait_until_ready()
 
     def settled() -> bool:

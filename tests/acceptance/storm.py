@@ -89,10 +89,10 @@ class Storm:
         """For a report; a line for each part."""
         marked, claimed = len(self.transmitting_when_killed), len(self.claimed_when_killed)
         reasons = f" {dict(self.reasons)}" if self.reasons else ""
+        ends = f"{self.kills} dispatchers killed, {self.restarts} restarts of the database"
         return "\n".join(
             [
-                f"{self.seconds:.1f} s, {self.kills} dispatchers killed, "
-                f"{self.restarts} restarts of the database",
+                f"{self.seconds:.1f} s, {ends}",
                 f"at the kills {claimed} deliveries were claimed only, {marked} were transmitting",
                 f"states: {dict(Counter(self.states.values()))}{reasons}",
             ]

@@ -68,6 +68,8 @@ async def rounds_of(owner: str, url: str) -> AsyncIterator[Rounds]:
         namespace=UUID(int=0),
         lanes=(),
         policies={"main": POLICY},
+        means={},
+        when_unsure={},
     )
     try:
         yield Rounds(engine, terms, lambda _: None)

@@ -11,7 +11,9 @@ import pytest
 
 from dispatcher import account_verbs, trial
 from dispatcher.config import Config, load
-from outbox.states import PauseReason, State
+from outbox.records import Pause
+from outbox.records_verbs import AccountRow
+from outbox.states import PauseReason, State, WaitingFor
 from outbox.store import account_verbs as store
 from outbox.store import accounts
 from outbox.store.reads import database_now
@@ -45,7 +47,7 @@ def resume(config: Config, *names: str) -> tuple[str, ...]:
     return account_verbs.resume(config, names or None, actor="eve@desk", note="works again")
 
 
-def row(bench: Bench, account: str = "main") -> store.AccountRow:
+def row(bench: Bench, account: str = "main") -> AccountRow:
     rows = bench.do(store.rows)
     return next(each for each in rows if each.account == account and not each.scope)
 
@@ -114,7 +116,7 @@ def test_a_persons_pause_keeps_a_longer_end(bench: Bench, config: Config) -> Non
     bench.do(
         lambda c: accounts.pause(
             c,
-            [accounts.Pause("main", "", PauseReason.THROTTLED, FAR, "429")],
+            [Pause("main", "", PauseReason.THROTTLED, FAR, "429")],
             at=database_now(c),
             by="a",
         )
@@ -152,8 +154,8 @@ def test_a_resume_ends_every_pause_and_forgets_failures(bench: Bench, config: Co
         lambda c: accounts.pause(
             c,
             [
-                accounts.Pause("main", "", PauseReason.CREDENTIALS, FAR, "401"),
-                accounts.Pause("main", "example.com", PauseReason.SENDER_DOMAIN, FAR, "403"),
+                Pause("main", "", PauseReason.CREDENTIALS, FAR, "401"),
+                Pause("main", "example.com", PauseReason.SENDER_DOMAIN, FAR, "403"),
             ],
             at=database_now(c),
             by="a",
@@ -183,7 +185,7 @@ def test_what_is_seen_of_an_account(bench: Bench, config: Config) -> None:
     [paused] = main.pauses
     assert (paused.reason, paused.until, paused.by) == (PauseReason.OPERATOR, None, "eve@desk")
     assert main.line is not None
-    assert main.line.waiting_for["account"] == 1
+    assert main.line.waiting_for[WaitingFor.ACCOUNT] == 1
 
 
 # --------------------------------------------------------------------------- #
@@ -231,7 +233,7 @@ def test_a_blocked_sender_domain_is_said(bench: Bench, config: Config) -> None:
     bench.do(
         lambda c: accounts.pause(
             c,
-            [accounts.Pause("main", "example.com", PauseReason.SENDER_DOMAIN, FAR, "403")],
+            [Pause("main", "example.com", PauseReason.SENDER_DOMAIN, FAR, "403")],
             at=database_now(c),
             by="a",
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -17,7 +18,9 @@ from providers.contract import (
     InFlight,
     Message,
     Outcome,
+    Permit,
     Rejected,
+    Result,
     Throttled,
     Unavailable,
 )
@@ -126,7 +129,7 @@ def test_pauses_of_an_open_breaker_grow(bench: Bench) -> None:
     waits = []
     for _ in range(6):
         at = bench.do(reads.database_now)
-        [pause] = bench.do(lambda c, at=at: gates.judge(c, [report], {}, at=at, by="a"))
+        [pause] = bench.do(partial(gates.judge, reports=[report], gates={}, at=at, by="a"))
         waits.append((pause.until - at).total_seconds())
         bench.sql(f"UPDATE outbox_accounts SET paused_until = {PAST}")
     assert waits == [5, 10, 20, 40, 60, 60]
@@ -149,7 +152,7 @@ def test_a_busy_mailbox_is_no_trouble_of_the_account(bench: Bench, database_url:
     enqueue(bench, 12)
     provider = MemoryProvider(script=[Unavailable("greylisted", "451")] * 10)
     drain(database_url, {"main": provider}, slots=3)
-    assert accepted(bench) + 0 >= 2
+    assert accepted(bench) >= 2
     assert account(bench)[0] is None
 
 
@@ -161,14 +164,14 @@ def test_a_sender_domain_is_blocked_alone(bench: Bench, database_url: str) -> No
     for i in range(6):
         domain = "bad.example" if i % 2 else "good.example"
         mail = Email(to="ana@example.org", from_=f"a@{domain}", text="x")
-        bench.do(lambda c, mail=mail, i=i: write(c, mail, key=f"k{i}"))
+        bench.do(partial(write, message=mail, key=f"k{i}"))
 
     class Picky(MemoryProvider):
-        async def send(self, message: Message, permit: object) -> object:  # type: ignore[override]
+        async def send(self, message: Message, permit: Permit) -> Result:
             if message.sender.address.endswith("bad.example"):
                 blocked = AccountBlocked("sender_domain", "403", scope="bad.example")
                 self.script.appendleft(BeforeMark(blocked))
-            return await super().send(message, permit)  # type: ignore[arg-type]
+            return await super().send(message, permit)
 
     provider = Picky()
     drain(database_url, {"main": provider}, slots=1)

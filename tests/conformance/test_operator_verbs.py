@@ -7,21 +7,23 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from dispatcher import operator_verbs
 from dispatcher.verb_facts import subject_of
 from dispatcher.verb_report import Kind
 from dispatcher.verb_subjects import Act, Wish
-from dispatcher.verbs import Doing, Why, decide
+from dispatcher.verbs import Decision, Doing, Why, decide
 from outbox import cancel
 from outbox.records import Refused
 from outbox.records_verbs import Change
-from outbox.reports import Filter
+from outbox.reports import Filter, Summary
 from outbox.states import FailedReason, State
-from outbox.store import verb_writes, verbs
+from outbox.store import queries, verb_writes, verbs
 from outbox.store.reads import database_now
 from providers.contract import Accepted, Rejected, Unavailable
 from providers.memory import MemoryProvider
@@ -136,13 +138,13 @@ def test_a_row_is_not_taken_for_another_reason_than_the_filter_found_it(
 ) -> None:
     """A row that leaves the filter between the page and its lock is left alone."""
     exhausted(desk, 1)
-    read = operator_verbs.queries.deliveries
+    read = queries.deliveries
 
-    def and_then_changed(connection, wanted, **more):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN003, ANN202
+    def and_then_changed(connection: Connection, wanted: Filter, **more: Any) -> list[Summary]:
         page = read(connection, wanted, **more)
         return [replace(each, reason="rejected") for each in page]
 
-    monkeypatch.setattr(operator_verbs.queries, "deliveries", and_then_changed)
+    monkeypatch.setattr(queries, "deliveries", and_then_changed)
     report = desk.act(Act.RETRY, FAILED)
     assert [(g.why, g.rows) for g in report.groups] == [(Why.CHANGED, 1)]
     assert desk.states() == {"k0": "failed"}
@@ -169,9 +171,9 @@ def test_two_operators_at_once(desk: Desk) -> None:
 def decided(desk: Desk, act: Act, key: str) -> Change:
     """A decision about a row, as it is read now."""
 
-    def work(connection):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    def work(connection: Connection) -> Decision:
         at = database_now(connection)
-        [ids] = [operator_verbs.queries.matching(connection, key)]
+        [ids] = [queries.matching(connection, key)]
         [row] = verbs.subjects(connection, ids, at=at, locked=False)
         return decide(Wish(act), subject_of(row, desk.config, at), at)
 
@@ -352,7 +354,7 @@ def test_a_refuted_attempt_is_not_found_in_doubt_again(desk: Desk) -> None:
     provider.script.append(LOST)
     desk.rounds(provider)
 
-    def doubted(connection):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    def doubted(connection: Connection) -> list[int]:
         at = database_now(connection)
         [row] = verbs.subjects(connection, [1], at=at, locked=False)
         return [attempt.number for attempt in row.history.doubted]

@@ -27,7 +27,7 @@ from outbox import producer
 from outbox.database import open_engine
 from outbox.records import Granted, OpenAttempt, Refused
 from outbox.states import AttemptOutcome, Phase, RecipientResult
-from outbox.store import claim, late, marks, settle
+from outbox.store import claim, late, marks, queue, settle
 from providers.contract import Absent, Found, InDoubt, Inquiry, Unavailable
 
 IN_PROCESS = [drill.name for drill in runner.DRILLS if not drill.children]
@@ -168,7 +168,7 @@ def refused_marks_are_granted(patch: pytest.MonkeyPatch) -> None:
 
 def no_state_at_the_claim(patch: pytest.MonkeyPatch) -> None:
     """A claim that takes what somebody is sending."""
-    patch.setattr(claim, "_TOGETHER", without(claim._TOGETHER, "state"))
+    patch.setattr(queue, "_TOGETHER", without(queue._TOGETHER, "state"))
     unconditioned(patch, claim, "_lease", "state")
 
 

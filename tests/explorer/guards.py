@@ -200,7 +200,7 @@ GUARDS: tuple[Guard, ...] = (
         "permit: its own claim's lease, not a later one's",
         _replaced(Rounds, "lease_deadline", _of_any_claim),
         "nothing_leaves_without_a_lease",
-        Setting("neither", _HOLD),
+        Setting("key", _HOLD),
         (*_MARKED, *_LAPSED, "A claims"),
     ),
     Guard(

@@ -129,7 +129,7 @@ def stale_writes_change_nothing(moment: Moment) -> str | None:
     """4: without owner and token, a settle changes no state and no schedule, and its evidence
     is kept."""
     stale = [task for task in moment.seen.settled if not moment.before.holds(task)]
-    if not stale or len(stale) < len(moment.seen.settled) or moment.seen.claimed:
+    if not stale or len(stale) < len(moment.seen.settled) or moment.seen.mixed:
         return None  # what another write of the same round changed is told apart no more
     for task in stale:
         if _kept(moment, task.claimed.attempt) is None:

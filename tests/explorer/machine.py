@@ -47,7 +47,6 @@ from tests.explorer.world import (
     LEASE,
     LONGEST_SEND,
     MARGIN,
-    POLICY,
     Lease,
     Process,
     Setting,
@@ -74,13 +73,14 @@ class Seen:
     """What a step did besides changing the state: for the invariants that speak of deeds.
 
     ``marked``: tasks whose mark was granted in it. ``left``: the task whose bytes left.
-    ``settled``: tasks whose end was written. ``claimed``: it was to claim, too.
+    ``settled``: tasks whose end was written. ``mixed``: the same
+    round did something else, or may have.
     """
 
     marked: tuple[Task, ...] = ()
     left: Task | None = None
     settled: tuple[Task, ...] = ()
-    claimed: bool = False
+    mixed: bool = False
 
 
 class _Answer:
@@ -167,7 +167,7 @@ class Machine:
             default_from=None,
             namespace=namespace,
             lanes=(Lane("main", self.provider.identity, 0, takes_unnamed=True),),
-            policies={"main": POLICY},
+            policies={"main": self.setting.policy},
             means=self._means,
             when_unsure={"main": self.setting.when_unsure},
         )
@@ -312,14 +312,19 @@ class Machine:
                 self._direct.loses = False
             rows = self._store.read()
             after = self._after(process, rounds, answers, claimed)
-        settled = tuple(task for task in process.tasks if task.stage == "settling")
+        settled = _settled(process, after, loses=loses)
         asked = {task.claimed.token for task in process.tasks if task.stage == "marking"}
         marked = tuple(
             task for task in after.tasks if task.claimed.token in asked and task.stage == "granted"
         )
         told = world.told.union(*(_named(task.end) for task in settled))
         world = replace(world.with_process(at, after), rows=rows, told=told)
-        return world, Seen(marked=marked, settled=settled, claimed=want > 0)
+        tokens = {task.claimed.token for task in settled}
+        others = {task.claimed.token for task in process.tasks if task.stage == "marking"}
+        if process.lease is not None:  # which the round may renew
+            others.add(process.lease.claimed.token)
+        mixed = want > 0 or bool(others - tokens)
+        return world, Seen(marked=marked, settled=settled, mixed=mixed)
 
     def _after(
         self, process: Process, rounds: Rounds, answers: list[_Answer], claimed: list[Claimed]
@@ -380,6 +385,13 @@ class Machine:
             self._means,
             lambda: False,
         )
+
+
+def _settled(before: Process, after: Process, *, loses: bool) -> tuple[Task, ...]:
+    """The tasks whose end was written: one of each delivery in a round."""
+    settling = tuple(task for task in before.tasks if task.stage == "settling")
+    left = {task.claimed.token for task in after.tasks}
+    return settling[:1] if loses else tuple(t for t in settling if t.claimed.token not in left)
 
 
 def _listener(happened: Event) -> None:

@@ -124,6 +124,7 @@ class Search:
         """1: honest steps lead to a final state, or to a person."""
         passed: list[Hashable] = []
         now = replace(world, processes=tuple(p.crashed() for p in world.processes))
+        from_here = way
         way = Way("... all dispatchers are killed", way)
         for _ in range(HONEST):
             same = self._same(now)
@@ -136,7 +137,8 @@ class Search:
                 break
             now, way = self._taken(now, step, way), Way(step.label, way)
         problem = f"it is {now.rows.delivery['state']}, and stays so"
-        raise self._violation(way, "... and so on", "everything_ends", problem)
+        label = "... all dispatchers are killed, and honest steps lead nowhere"
+        raise self._violation(from_here, label, "everything_ends", problem)
 
     def _violation(self, way: Way, label: str, name: str, problem: str) -> Violation:
         lines = [f"{self._machine.setting}: {name}: {problem}"]

@@ -151,7 +151,8 @@ def _before_the_mark(
     yield Step(f"{who} marks", partial(machine.mark, world, at, number, carried))
     lost = partial(machine.mark, world, at, number, carried, loses=True)
     yield Step(f"{who} marks; the commit's answer is lost", lost)
-    if len(carried) > 1:
+    if len(carried) > 1 and machine.setting.capabilities.replay == "none":
+        # SMTP alone learns of each address before the message leaves.
         first = partial(machine.mark, world, at, number, carried[:1])
         yield Step(f"{who} marks for the first recipient only", first)
     yield from _settling(machine, world, at, number, f"{who} is stopped", WithheldEnd("shutdown"))

@@ -24,7 +24,6 @@ SEND_BEFORE = 500.0
 """Seconds. Chosen so that each window can close before and after each other one."""
 DRAIN = 60.0
 """How long bytes may be on their way after they left."""
-POLICY = RetryPolicy(attempts=3, window=timedelta(days=1), first_delay=timedelta())
 
 KINDS: dict[str, Capabilities] = {
     "key": Capabilities(means=("replay",), replay="same_response", key_retention=RETENTION),
@@ -64,6 +63,13 @@ class Setting:
     @property
     def capabilities(self) -> Capabilities:
         return KINDS[self.kind]
+
+    @property
+    def policy(self) -> RetryPolicy:
+        """Without a delay, what may be tried again may be so at once: no steps are spent on
+        waiting. Only "duplicate" says nothing new when it is asked again at once."""
+        delay = timedelta(seconds=10 if self.kind == "duplicate" else 0)
+        return RetryPolicy(attempts=3, window=timedelta(days=1), first_delay=delay)
 
     def __str__(self) -> str:
         people = "" if self.recipients == 1 else f", {self.recipients} recipients"

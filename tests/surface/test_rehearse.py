@@ -176,14 +176,17 @@ def test_interrupted_it_leaves_nothing(
         text=True,
         start_new_session=True,
     )
-    # The ledger is there as soon as the first drill has sent something.
     folder = Path(database.removeprefix("sqlite:///")).parent
-    if database.startswith("sqlite"):
-        wait_for(lambda: any(folder.glob("postroom_rehearsal_*/ledger.jsonl")))
-    else:
-        wait_for(lambda: bool(schemas(database)))
-    process.send_signal(number)
-    out, err = process.communicate(timeout=PATIENCE)
+    try:
+        # The ledger is there as soon as the first drill has sent something.
+        if database.startswith("sqlite"):
+            wait_for(lambda: any(folder.glob("postroom_rehearsal_*/ledger.jsonl")))
+        else:
+            wait_for(lambda: bool(schemas(database)))
+        process.send_signal(number)
+        out, err = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
     assert (process.returncode, out) == (3, "")
     assert err == "postroom: interrupted: the scratch database is gone, and nothing was told\n"
     if database.startswith("sqlite"):

@@ -127,34 +127,34 @@ def test_a_spent_budget_has_its_own_reason() -> None:
 
 def test_events_are_waited_for() -> None:
     """B5: after the key's window there is a wait longer than an event's delay."""
-    gone = {"first_transmitted_at": NOW - 48 * HOUR}
+    gone: dict[str, Any] = {"first_transmitted_at": NOW - 48 * HOUR}
     assert step(KEYED, **gone) == WaitUntil(NOW + 14 * MINUTE)
     assert step(KEYED, 14 * MINUTE, **gone) == HoldAs(HeldReason.NO_EVIDENCE)
 
 
 def test_send_again_waits_until_nothing_can_be_on_its_way() -> None:
     """A8, A6: a second copy is risked only after the first one's end, and the wait."""
-    again = {"when_unsure": WhenUnsure.SEND_AGAIN}
+    again: dict[str, Any] = {"when_unsure": WhenUnsure.SEND_AGAIN}
     assert step(NEITHER, **again) == WaitUntil(NOW + 14 * MINUTE)
     assert step(NEITHER, 14 * MINUTE, **again) == SendExtra()
 
 
 def test_send_again_buys_one_transmission() -> None:
     """A8: doubt about the extra one is held."""
-    again = {"when_unsure": WhenUnsure.SEND_AGAIN, "extra_used": True}
+    again: dict[str, Any] = {"when_unsure": WhenUnsure.SEND_AGAIN, "extra_used": True}
     assert step(NEITHER, HOUR, **again) == HoldAs(HeldReason.NO_EVIDENCE)
 
 
 def test_nothing_is_sent_after_send_before() -> None:
     """B2: past the deadline neither a replay nor the policy transmits."""
-    again = {"when_unsure": WhenUnsure.SEND_AGAIN, "send_before": NOW}
+    again: dict[str, Any] = {"when_unsure": WhenUnsure.SEND_AGAIN, "send_before": NOW}
     assert step(KEYED, HOUR, **again) == HoldAs(HeldReason.NO_EVIDENCE)
 
 
 def test_a_look_up_is_tried_early_and_again() -> None:
     """What is found early counts early; the distance between two look-ups grows."""
     assert step(LOOKS_UP) == LookUpNow()
-    asked = {"looked_up_at": NOW, "look_ups": 1}
+    asked: dict[str, Any] = {"looked_up_at": NOW, "look_ups": 1}
     assert step(LOOKS_UP, **asked) == WaitUntil(NOW + timedelta(seconds=30))
     assert step(LOOKS_UP, timedelta(seconds=30), **asked) == LookUpNow()
 
@@ -162,7 +162,7 @@ def test_a_look_up_is_tried_early_and_again() -> None:
 def test_the_last_look_up_is_the_one_that_counts() -> None:
     """The schedule ends with a look-up at the instant from which absence counts."""
     conclusive = NOW - MINUTE + timedelta(minutes=30) + DRAIN_MARGIN
-    asked = {"looked_up_at": conclusive - timedelta(seconds=5), "look_ups": 9}
+    asked: dict[str, Any] = {"looked_up_at": conclusive - timedelta(seconds=5), "look_ups": 9}
     assert step(LOOKS_UP, **asked) == WaitUntil(conclusive)
 
 
@@ -198,7 +198,7 @@ def test_an_undocumented_lag_never_counts() -> None:
 def test_an_inconclusive_look_up_ends_in_a_hold() -> None:
     """With an unknown lag the row is asked for until the wait is over, then a person decides."""
     unknown = replace(LOOKS_UP, index_lag=None)
-    asked = {"looked_up_at": NOW + 14 * MINUTE, "look_ups": 6}
+    asked: dict[str, Any] = {"looked_up_at": NOW + 14 * MINUTE, "look_ups": 6}
     assert step(unknown, 14 * MINUTE, **asked) == HoldAs(HeldReason.NO_EVIDENCE)
 
 
@@ -211,5 +211,5 @@ def test_the_order_of_means_is_the_adapters() -> None:
     """A provider that wants to be asked first is asked first."""
     both = replace(KEYED, means=("look_up", "replay"), look_up="by_operation_id", index_lag=None)
     assert step(both) == LookUpNow()
-    asked = {"looked_up_at": NOW - timedelta(seconds=1), "look_ups": 1}
+    asked: dict[str, Any] = {"looked_up_at": NOW - timedelta(seconds=1), "look_ups": 1}
     assert step(both, **asked) == ReplayNow()

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from dispatcher.doubt import DRAIN_MARGIN
+from dispatcher.verb_effects import Effect
 from dispatcher.verb_subjects import Act, Replay, Situation
 from dispatcher.verb_words import KNOWN, PURPOSE, SUGGESTED, WHY, WILL
-from dispatcher.verbs import SCOPE, TABLE, Doing, Effect, Left, Refused, Why, decide
+from dispatcher.verbs import SCOPE, TABLE, Doing, Left, Refused, Why, decide
 from outbox.states import FailedReason, State, StopRequest
 from tests.unit.dispatcher.rows import NOW
 from tests.unit.dispatcher.verb_rows import SAFE, doubted, subject, wish
@@ -157,7 +158,7 @@ def test_the_table_is_total_and_has_words() -> None:
         (KNOWN, Situation), (WILL, Effect), (WHY, Why), (PURPOSE, Act), (SUGGESTED, Situation),
         (SCOPE, Act),
     ):  # fmt: skip
-        assert set(words) == set(kinds)  # type: ignore[call-overload]
+        assert set(words) == set(kinds)
 
 
 def refusal(act: Act, row: Any, at: Any = NOW, **changes: Any) -> tuple[Why, list[str]]:
