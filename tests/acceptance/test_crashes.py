@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,10 @@ def attempts(fleet: Fleet, key: str) -> list[tuple[str, str | None]]:
         f"ON d.id = a.delivery_id WHERE delivery_key = '{key}' ORDER BY number",
     )
     return [(str(phase), outcome) for phase, outcome in found]
+
+
+def tomorrow() -> datetime:
+    return datetime.now(UTC) + timedelta(days=1)
 
 
 def state(fleet: Fleet, key: str) -> str:
@@ -188,3 +193,29 @@ def test_a_slow_send_keeps_its_lease(database_url: str, tmp_path: Path) -> None:
         assert len(stub.received) == 1
         assert attempts(fleet, "k") == [("settled", "accepted")]
         assert slow.terminate() == 0
+
+
+def test_a_dispatcher_does_not_give_up_what_it_works_on_itself(
+    database_url: str, tmp_path: Path
+) -> None:
+    """B40: its lease lapsed (the database was away), nobody else took the row: its answer counts."""
+    with (
+        Stub("gated") as stub,
+        Fleet(tmp_path, database_url, resend(stub)) as fleet,
+    ):
+        fleet.enqueue_keys(["k"])
+        dispatcher = fleet.start()
+        stub.wait_for(1)
+        forget_leases(fleet.url)
+        # Something else for its sweep, so that we see when it has swept.
+        fleet.enqueue_keys(["late"], send_after=tomorrow())
+        change(
+            fleet.url,
+            "UPDATE outbox_deliveries SET send_before = '2026-01-01T00:00:00.000Z', "
+            "send_after = '2025-12-31T00:00:00.000Z' "
+            "WHERE delivery_key = 'late'",
+        )
+        fleet.until(lambda: state(fleet, "late") == "expired")
+        stub.open_gate()
+        fleet.until(lambda: state(fleet, "k") == "accepted")
+        assert dispatcher.terminate() == 0

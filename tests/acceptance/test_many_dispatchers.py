@@ -90,7 +90,7 @@ def test_eight_dispatchers_started_together_make_one_request_each(
     """B26: 500 messages, eight processes at once, a slow provider: 500 requests and 500 keys."""
     with (
         Stub("slowok:0.05") as stub,
-        Fleet(tmp_path, database_url, resend(stub), concurrency=100) as fleet,
+        Fleet(tmp_path, database_url, resend(stub), concurrency=100, lease="60s") as fleet,
     ):
         fleet.enqueue(500)
         dispatchers = fleet.start_many(DISPATCHERS, "--drain")
@@ -98,6 +98,8 @@ def test_eight_dispatchers_started_together_make_one_request_each(
         keys = Counter(request.key for request in stub.received)
         assert (len(keys), set(keys.values())) == (500, {1})
         assert fleet.states == {"accepted": 500}
+        # Nobody claimed what somebody else was claiming.
+        assert rows(fleet.url, "SELECT count(*) FROM outbox_attempts") == [(500,)]
         assert [line for each in dispatchers for line in each.log if "database" in line] == []
 
 

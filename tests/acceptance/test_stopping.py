@@ -46,6 +46,7 @@ def test_sigterm_lets_what_is_on_its_way_finish_and_begins_nothing_more(
         assert dispatcher.wait() == 0
         assert len(set(keys(stub))) == len(keys(stub)) == 4
         assert fleet.states == {"accepted": 4, "pending": 16}
+        assert rows(fleet.url, "SELECT count(*) FROM outbox_attempts") == [(4,)]
         assert leased(fleet) == 0
         assert rows(fleet.url, "SELECT owner FROM outbox_dispatchers") == []
 
