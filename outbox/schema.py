@@ -10,6 +10,7 @@ named CHECK constraints, so that the database refuses nonsense too.
 from __future__ import annotations
 
 from sqlalchemy import (
+    DDL,
     BigInteger,
     Boolean,
     CheckConstraint,
@@ -25,6 +26,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    event,
     false,
 )
 
@@ -66,7 +68,6 @@ _Id = BigInteger().with_variant(Integer, "sqlite")
 
 
 _FINAL = ", ".join(repr(str(state)) for state in states.State if state in states.FINAL)
-_STORAGE = {"fillfactor": "80", "autovacuum_vacuum_scale_factor": "0.02"}
 
 deliveries = Table(
     "outbox_deliveries",
@@ -152,7 +153,6 @@ deliveries = Table(
         "finished_at",
     ),
     sqlite_autoincrement=True,
-    postgresql_with=_STORAGE,
 )
 Index(
     "ix_outbox_deliveries_due",
@@ -213,7 +213,6 @@ recipients = Table(
     CheckConstraint(one_of("result", states.RecipientResult), name="result"),
     check_words("delivery_status", "delivery_status", states.DeliveryStatus),
     *forms("updated_at"),
-    postgresql_with=_STORAGE,
 )
 
 attempts = Table(
@@ -248,7 +247,6 @@ attempts = Table(
     CheckConstraint("(phase = 'settled') = (outcome IS NOT NULL)", name="settled"),
     CheckConstraint("phase <> 'transmitting' OR transmitting_at IS NOT NULL", name="transmitting"),
     *forms("started_at", "transmitting_at", "deadline_at", "finished_at", "retry_at"),
-    postgresql_with=_STORAGE,
 )
 
 requests = Table(
@@ -285,7 +283,6 @@ tallies = Table(
     Column("labels", String(255), primary_key=True),
     Column("shard", SmallInteger, primary_key=True, autoincrement=False),
     Column("value", BigInteger, nullable=False),
-    postgresql_with={"fillfactor": "50"},
 )
 
 blobs = Table(
@@ -388,3 +385,14 @@ instance = Table(
     CheckConstraint("id = 1", name="one_row"),
     *forms("created_at"),
 )
+
+_STORAGE = {
+    deliveries: "fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02",
+    recipients: "fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02",
+    attempts: "fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02",
+    tallies: "fillfactor = 50",
+}
+for _table, _options in _STORAGE.items():
+    # Not every supported SQLAlchemy can say this in CREATE TABLE.
+    _set = DDL(f"ALTER TABLE {_table.name} SET ({_options})")
+    event.listen(_table, "after_create", _set.execute_if(dialect="postgresql"))

@@ -52,8 +52,7 @@ run() { # Python, series, arguments for pytest
 }
 
 mkdir -p .matrix
+run 3.11 lowest "$@"
 run 3.11 current "$@"
 run 3.12 current "$@"
 run 3.13 current "$@"
-run 3.11 lowest "$@"
-run 3.13 lowest "$@"
