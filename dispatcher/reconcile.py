@@ -43,7 +43,9 @@ from outbox.store.finish import finish
 LOOKED_AT = 200
 """Rows in doubt that one round looks at, of one account."""
 PAUSED_WAIT = timedelta(seconds=30)
-"""How soon a row is looked at again whose account is paused."""
+"""At most so long a row waits that is in doubt at a paused account."""
+PROBE_WAIT = timedelta(seconds=2)
+"""So long it waits while another delivery probes the account."""
 
 
 @dataclass(slots=True)
@@ -77,7 +79,8 @@ def reconcile(
             if most is not None:
                 room = min(room, most - taken)
             before = len(plan.retakes)
-            _take_step(row, terms, at, plan, room=room, paused=most == 0)
+            until = _asked_again(gates[lane.account], at) if most == 0 else None
+            _take_step(row, terms, at, plan, room=room, closed_until=until)
             taken += len(plan.retakes) - before
     finish(connection, plan.endings, at=at, shard=shard)
     doubts.postpone(connection, plan.waits)
@@ -106,7 +109,13 @@ def doubt_of(row: DoubtRow, policy: RetryPolicy, when_unsure: WhenUnsure, at: da
 
 
 def _take_step(
-    row: DoubtRow, terms: Terms, at: datetime, plan: _Plan, *, room: int, paused: bool
+    row: DoubtRow,
+    terms: Terms,
+    at: datetime,
+    plan: _Plan,
+    *,
+    room: int,
+    closed_until: datetime | None,
 ) -> None:
     if not row.doubted:
         plan.endings.append(endings.refuted(row, at))
@@ -119,12 +128,18 @@ def _take_step(
             plan.endings.append(endings.held(row, reason))
         case WaitUntil(until):
             plan.waits.append((row.id, until))
-        case _ if paused:
-            plan.waits.append((row.id, at + PAUSED_WAIT))
+        case _ if closed_until is not None:
+            plan.waits.append((row.id, closed_until))
         case _ if room > 0:
             plan.retakes.append(_retake(row, step, doubt, means, at))
         case _:
             pass  # due, and no slot free: the next round
+
+
+def _asked_again(gate: Gate, at: datetime) -> datetime:
+    """When a row is looked at again whose account is paused, or has its probe on its way."""
+    soon = at + PAUSED_WAIT
+    return min(soon, gate.until) if gate.until is not None and gate.until > at else at + PROBE_WAIT
 
 
 def _retake(row: DoubtRow, step: Step, doubt: Doubt, means: Means, at: datetime) -> Retake:

@@ -41,7 +41,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from dispatcher import decide, shares
+from dispatcher import decide, settling, shares
 from dispatcher.clock import running
 from dispatcher.database_errors import connection_lost, first_line
 from dispatcher.events import AccountPaused, DatabaseAway, LeaseLost, Listener, RoundSplit, Settled
@@ -50,13 +50,10 @@ from dispatcher.transactions import writing
 from dispatcher.wishes import (
     Committed,
     End,
-    InvalidEnd,
-    LookUpEnd,
     Open,
     Terms,
     WantedMark,
     WantedSettle,
-    WithheldEnd,
     one_each,
     without_words,
 )
@@ -71,9 +68,8 @@ from outbox.records import (
     Refused,
     Settlement,
 )
-from outbox.states import Phase, State
+from outbox.states import Phase
 from outbox.store import accounts, claim, gates, marks, queue, reads, settle, sweep, tallies
-from providers.contract import Result
 
 LEASE_MARGIN = 0.1
 """The part of a lease that this process does not rely on: room for clocks that drift."""
@@ -161,6 +157,8 @@ class Rounds:
                 self.suspicious = True
                 self._emit(DatabaseAway(first_line(error)))
                 raise
+            if not (wanted_marks or wanted_settles):
+                raise  # nobody's row to blame: this process cannot claim
             self._emit(RoundSplit(first_line(error)))
             await self._one_by_one()
             return []
@@ -276,27 +274,10 @@ class Rounds:
             return []
         rows = settle.load(connection, ((w.claimed.id, w.claimed.attempt) for w in wanted), at=at)
         return [
-            self._decision(rows[each.claimed.id], each.end, at, jitter)
+            settling.decision(rows[each.claimed.id], each.end, self._terms, at=at, jitter=jitter)
             for each, jitter in zip(wanted, jitters, strict=True)
             if each.claimed.id in rows
         ]
-
-    def _decision(self, row: OpenAttempt, end: End, at: datetime, jitter: float) -> Settlement:
-        match end:
-            case Result():
-                policy = self._terms.policies[row.account]
-                decision = decide.settle(row, end, policy, now=at, jitter=jitter)
-                if self._terms.means[row.account].capabilities.means:
-                    return decision
-                # Nothing can be asked, so there is nothing to wait for before the policy.
-                in_doubt = decision.state is State.IN_DOUBT
-                return replace(decision, due_at=at) if in_doubt else decision
-            case WithheldEnd(reason):
-                return decide.withheld(row, reason)
-            case InvalidEnd(problem):
-                return decide.invalid(row, problem)
-            case LookUpEnd(finding, counts):
-                return decide.looked_up(row, finding, counts=counts, now=at)
 
     def _write_accounts(
         self, connection: Connection, settlements: Sequence[Settlement], at: datetime
@@ -371,11 +352,22 @@ class Rounds:
     async def _one_by_one(self) -> None:
         """Each mark and settle in a transaction of its own; what is not done stays queued."""
         while self._marks:
-            await self._alone([self._marks[0]], [])
+            await self._mark_alone(self._marks[0])
             del self._marks[0]
         while self._settles:
             await self._settle_alone(self._settles[0])
             del self._settles[0]
+
+    async def _mark_alone(self, wanted: WantedMark) -> None:
+        """Granted, or refused: a mark that cannot be written lets nothing leave."""
+        try:
+            await self._alone([wanted], [])
+        except Exception as error:
+            if connection_lost(error):
+                raise
+            self._emit(RoundSplit(f"mark of delivery {wanted.mark.id}: {first_line(error)}"))
+            if not wanted.answer.done():
+                wanted.answer.set_result(Refused("lease"))
 
     async def _settle_alone(self, settling: WantedSettle) -> None:
         """With its words, else without them, else not at all: the lease will lapse."""

@@ -260,11 +260,13 @@ class Pause:
 @dataclass(frozen=True, slots=True)
 class Gate:
     """How much of an account's work may be claimed: ``most`` deliveries (None: no limit,
-    0: paused, 1: a probe). ``unclean``: there is something that an answer would clear."""
+    0: paused, 1: a probe). ``unclean``: there is something that an answer would clear.
+    ``until``: when a pause ends."""
 
     account: str
     most: int | None
     unclean: bool
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -394,5 +394,5 @@ _STORAGE = {
 }
 for _table, _options in _STORAGE.items():
     # Not every supported SQLAlchemy can say this in CREATE TABLE.
-    _set = DDL(f"ALTER TABLE {_table.name} SET ({_options})")
+    _set = DDL(f"ALTER TABLE {_table.name} SET ({_options})")  # type: ignore[no-untyped-call]
     event.listen(_table, "after_create", _set.execute_if(dialect="postgresql"))

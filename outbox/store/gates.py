@@ -61,7 +61,7 @@ def gates(connection: Connection, names: Sequence[str], *, at: datetime) -> dict
         elif row.account in half_open:
             most = 1 if row.account in ours else 0
         unclean = bool(row.failures or row.consecutive or row.pause_reason)
-        found[row.account] = Gate(row.account, most, unclean)
+        found[row.account] = Gate(row.account, most, unclean, row.paused_until)
     return found
 
 

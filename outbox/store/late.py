@@ -8,12 +8,12 @@ else's transmission was accepted as well, that is said loudly: ``copies`` counts
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Integer, Text, bindparam, case
+from sqlalchemy import BigInteger, Connection, Integer, Text, bindparam, case, select
 
 from outbox import schema
 from outbox.columns import Instant
@@ -21,9 +21,9 @@ from outbox.records import RecipientUpdate, Settlement
 from outbox.states import AttemptOutcome, RecipientResult, State, fold
 from outbox.store import tallies
 from outbox.store.finish import tally, update_recipients
-from outbox.store.rows import packed, unpacked
+from outbox.store.rows import packed, packed_ids, these_ids, unpacked
 
-_D = schema.deliveries
+_D, _R = schema.deliveries, schema.recipients
 
 
 def apply(connection: Connection, stale: Sequence[Settlement], *, at: datetime, shard: int) -> None:
@@ -31,7 +31,8 @@ def apply(connection: Connection, stale: Sequence[Settlement], *, at: datetime, 
     proofs = [s for s in stale if s.end.outcome is AttemptOutcome.ACCEPTED]
     if not proofs:
         return
-    rows = [_row(each) for each in proofs]
+    known = _known_ids(connection, proofs)
+    rows = [_row(each, known) for each in proofs]
     connection.execute(_accept(connection.dialect.name), {"at": at, **packed(rows)})
     updates = [(s.attempt.id, r) for s in proofs for r in _taken(s)]
     update_recipients(connection, updates, at=at)
@@ -53,18 +54,43 @@ def _taken(settlement: Settlement) -> list[RecipientUpdate]:
     return [u for u in settlement.recipients if u.result is RecipientResult.ACCEPTED]
 
 
-def _row(settlement: Settlement) -> dict[str, Any]:
+def _known_ids(
+    connection: Connection, proofs: Sequence[Settlement]
+) -> dict[tuple[int, int], str | None]:
+    """The provider's id of each recipient that was accepted before."""
+    rows = connection.execute(
+        _ids(connection.dialect.name), packed_ids(s.attempt.id for s in proofs)
+    )
+    return {(row.delivery_id, row.position): row.provider_message_id for row in rows}
+
+
+def _row(settlement: Settlement, known: Mapping[tuple[int, int], str | None]) -> dict[str, Any]:
     attempt = settlement.attempt
     before = {r.position: r.result for r in attempt.recipients}
     taken = _taken(settlement)
     after = fold((before | {u.position: u.result for u in taken}).values())
-    twice = any(before[u.position] is RecipientResult.ACCEPTED for u in taken)
+    # The same id from two attempts is one message: a provider's answer to a replay.
+    twice = any(
+        before[u.position] is RecipientResult.ACCEPTED
+        and (
+            u.provider_message_id is None or u.provider_message_id != known[attempt.id, u.position]
+        )
+        for u in taken
+    )
     return {
         "id": attempt.id,
         "state": State.ACCEPTED.value if after is State.ACCEPTED else None,
         "copies": int(twice),
         "first": int(attempt.state is not State.ACCEPTED and after is State.ACCEPTED),
     }
+
+
+@cache
+def _ids(dialect: str) -> Any:
+    v = these_ids(dialect)
+    return select(_R.c.delivery_id, _R.c.position, _R.c.provider_message_id).where(
+        _R.c.delivery_id == v.c.id
+    )
 
 
 @cache

@@ -48,7 +48,7 @@ from outbox.store import doubts, late
 from outbox.store.accounts import paused_seconds
 from outbox.store.finish import tally, update_recipients
 from outbox.store.reads import recipients_of
-from outbox.store.rows import packed, unpacked
+from outbox.store.rows import packed, packed_ids, these_ids, unpacked
 
 _D, _A, _E, _X = schema.deliveries, schema.attempts, schema.evidence, schema.accounts
 
@@ -91,7 +91,7 @@ def apply(
     ours = sorted((s for s in fresh if s.attempt.ours), key=lambda s: s.attempt.id)
     changed = _update_deliveries(connection, ours, at) if ours else set()
     decided = [each for each in ours if each.attempt.id in changed]
-    stale = [each for each in fresh if each.attempt.id not in changed]
+    stale = _unheard(connection, [e for e in fresh if e.attempt.id not in changed])
     if fresh:
         connection.execute(_end_attempts(connection.dialect.name), _ends(fresh, at))
     update_recipients(connection, ((s.attempt.id, r) for s in decided for r in s.recipients), at=at)
@@ -102,6 +102,18 @@ def apply(
     late.apply(connection, stale, at=at, shard=shard)
     forget_requests(connection, decided)
     return {each.attempt.id for each in decided} | repeated
+
+
+def _unheard(connection: Connection, stale: Sequence[Settlement]) -> list[Settlement]:
+    """Late answers whose evidence is not there yet: the commit of one may have been lost, and
+    then it is given again."""
+    if not stale:
+        return []
+    rows = connection.execute(
+        _heard(connection.dialect.name), packed_ids(s.attempt.id for s in stale)
+    )
+    heard = {(row.delivery_id, row.attempt) for row in rows}
+    return [s for s in stale if (s.attempt.id, s.attempt.number) not in heard]
 
 
 def forget_requests(connection: Connection, decided: Sequence[Settlement]) -> None:
@@ -347,6 +359,14 @@ def _end_attempts(dialect: str) -> Any:
             provider_message_id=v.c.provider_message_id,
             retry_at=v.c.retry_at,
         )
+    )
+
+
+@cache
+def _heard(dialect: str) -> Any:
+    v = these_ids(dialect)
+    return select(_E.c.delivery_id, _E.c.attempt).where(
+        _E.c.delivery_id == v.c.id, _E.c.kind == EvidenceKind.ANSWER.value
     )
 
 

@@ -46,7 +46,7 @@ def test_eight_dispatchers_drain_a_queue_and_nothing_leaves_twice(
     database_url: str, tmp_path: Path, sink: SmtpServer
 ) -> None:
     """Eight processes take 2,000 deliveries from one table: 2,000 messages, none twice."""
-    with sink, Fleet(tmp_path, database_url, smtp(sink), concurrency=100) as fleet:
+    with sink, Fleet(tmp_path, database_url, smtp(sink), concurrency=100, poll="200ms") as fleet:
         keys = fleet.enqueue(DELIVERIES)
         dispatchers = fleet.start_many(DISPATCHERS, "--drain")
         assert {each.wait() for each in dispatchers} == {0}
@@ -62,7 +62,9 @@ def test_two_of_eight_are_killed_and_nothing_is_lost_or_leaves_twice(
     """Kill -9 while messages flow: each message is accepted or in doubt, and none arrives twice."""
     with (
         sink,
-        Fleet(tmp_path, database_url, smtp(sink), concurrency=100, lease="5s") as fleet,
+        Fleet(
+            tmp_path, database_url, smtp(sink), concurrency=100, lease="5s", poll="200ms"
+        ) as fleet,
     ):
         keys = fleet.enqueue(DELIVERIES)
         dispatchers = fleet.start_many(DISPATCHERS, "--drain")
