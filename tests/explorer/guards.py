@@ -101,8 +101,8 @@ def _mark_without_record(connection: Any, wanted: Any, **more: Any) -> Any:
     return _MARK(connection, [replace(each, extra=False) for each in wanted], **more)
 
 
-def _late_without_counting(settlement: Any) -> Any:
-    return {**_LATE_ROW(settlement), "copies": 0}
+def _late_without_counting(settlement: Any, known: Any) -> Any:
+    return {**_LATE_ROW(settlement, known), "copies": 0}
 
 
 def _unbounded_permit(self: Any, *arguments: Any, **more: Any) -> None:
