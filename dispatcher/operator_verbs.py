@@ -29,6 +29,7 @@ from dispatcher.verb_words import SUGGESTED
 from dispatcher.verbs import SCOPE, Decision, Doing, Left, Refused, Why, decide
 from outbox import migrations
 from outbox.database import reading
+from outbox.errors import RetryTransaction
 from outbox.records_verbs import Made
 from outbox.reports import Filter, Summary
 from outbox.store import audit, queries, stories, verb_writes, verbs
@@ -50,6 +51,7 @@ Target: TypeAlias = str | Filter
 
 TRIES = 20
 """How often a page whose rows are locked is tried, half a second each, before it is given up."""
+_LOCKED = "deliveries stay locked by another transaction; what was done is done: run it again"
 _BUSY = frozenset({"55P03", "40P01", "40001"})
 """SQLSTATE: lock not available, deadlock, serialization
 (postgresql.org/docs/current/errcodes-appendix.html)."""
@@ -89,8 +91,8 @@ def preview(config: Config, wish: Wish, target: Target) -> Report:
 def act(config: Config, wish: Wish, target: Target, *, actor: str, note: str) -> Report:
     """Do it. ``actor`` and ``note`` (the reason) go into the audit trail.
 
-    Raises as :func:`preview`, and DBAPIError when rows stay locked by others; what was done
-    until then is done.
+    Raises as :func:`preview`, and RetryTransaction when rows stay locked by others; what was
+    done until then is done.
     """
     with outbox_engine(config) as engine:
         with reading(engine) as connection:
@@ -198,9 +200,10 @@ def _patiently(engine: Engine, work: Callable[[Connection], T]) -> T:
                 verbs.patient(connection)
                 return work(connection)
         except DBAPIError as error:
-            busy = getattr(error.orig, "sqlstate", None) in _BUSY
-            if not busy or not tries_left:
+            if getattr(error.orig, "sqlstate", None) not in _BUSY:
                 raise
+            if not tries_left:
+                raise RetryTransaction(_LOCKED) from None
             time.sleep(0.1)
     raise AssertionError("unreachable")
 

@@ -1,6 +1,6 @@
 """Storms: random ``kill -9``, answers lost after acceptance, the database restarted on the way.
 
-The short form has 150 deliveries and a few seconds of killing; ``POSTROOM_LONG_TESTS=1`` makes it
+The short form has 120 deliveries and a few seconds of killing; ``POSTROOM_LONG_TESTS=1`` makes it
 1,000 deliveries and kills until nearly all are done. ``python -m tests.acceptance.storm`` is the
 long form as a program, for other seeds and sizes.
 """
@@ -24,7 +24,7 @@ LONG = bool(os.environ.get("POSTROOM_LONG_TESTS"))
 def _weather(seed: int) -> Weather:
     if LONG:
         return Weather(1000, seed=seed)
-    return Weather(150, seed=seed, dispatchers=4, longest=8.0)
+    return Weather(120, seed=seed, dispatchers=4, longest=6.0)
 
 
 @pytest.fixture

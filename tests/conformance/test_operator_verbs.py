@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
 
 from dispatcher import operator_verbs
 from dispatcher.verb_facts import subject_of
@@ -19,6 +18,7 @@ from dispatcher.verb_report import Kind
 from dispatcher.verb_subjects import Act, Wish
 from dispatcher.verbs import Decision, Doing, Why, decide
 from outbox import cancel
+from outbox.errors import RetryTransaction
 from outbox.records import Refused
 from outbox.records_verbs import Change
 from outbox.reports import Filter, Summary
@@ -263,7 +263,7 @@ def test_a_locked_row_is_waited_for_and_then_given_up(
     with opened(postgres_url) as bench:
         desk = Desk(bench, postgres_url)
         bench.enqueue()
-        with locking(bench, "k"), pytest.raises(DBAPIError, match="lock timeout"):
+        with locking(bench, "k"), pytest.raises(RetryTransaction, match="locked"):
             desk.act(Act.CANCEL, "k")
         assert desk.states() == {"k": "pending"}
         assert done(desk.act(Act.CANCEL, "k")) == 1

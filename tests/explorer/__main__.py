@@ -52,8 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--milestones", action="store_true", help="start from each milestone, not from the enqueue"
     )
     given = parser.parse_args(arguments)
-    starts = MILESTONES if given.milestones else {"": ()}
-    wanted = [(s, via) for s in SETTINGS for via in starts.values() if given.only in str(s)]
+    starts = [each.via for each in MILESTONES] if given.milestones else [()]
+    wanted = [(s, via) for s in SETTINGS for via in starts if given.only in str(s)]
     print(HEAD)
     failures = 0
     totals = Tally()

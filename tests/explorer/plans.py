@@ -7,6 +7,8 @@ are about.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from outbox.states import WhenUnsure
 from tests.explorer.world import KINDS, Setting
 
@@ -19,20 +21,27 @@ SETTINGS = (
 _SENT = ("A claims", "A, attempt 1 marks", "A, attempt 1 sends; the provider takes it")
 _LAPSED = (*_SENT, "60 s pass: the lease's end", "B sweeps")
 _IN_DOUBT = (*_SENT, "A, attempt 1 gets no answer")
-MILESTONES: dict[str, tuple[str, ...]] = {
-    "one delivery is due": (),
-    "taken, and no answer came": _IN_DOUBT,
-    "taken, and the dispatcher stopped past its lease": _LAPSED,
-    "on its way while the answer is waited for": (
-        *_SENT[:2],
-        "A, attempt 1 sends; the provider will get it late",
-        "A, attempt 1 gets no answer",
-    ),
-    "stopped before its mark, and claimed by the other": (
-        "A claims",
-        "60 s pass: the lease's end",
-        "B sweeps",
-        "B claims",
-    ),
-}
-"""Named states by the steps that lead to them."""
+_LATE = (
+    *_SENT[:2],
+    "A, attempt 1 sends; the provider will get it late",
+    "A, attempt 1 gets no answer",
+)
+_TWO = ("A claims", "60 s pass: the lease's end", "B sweeps", "B claims")
+
+
+@dataclass(frozen=True, slots=True)
+class Milestone:
+    """A state by the steps that lead to it, and how many steps from it a short run goes."""
+
+    name: str
+    via: tuple[str, ...]
+    depth: int = 3
+
+
+MILESTONES = (
+    Milestone("one delivery is due", ()),
+    Milestone("taken, and no answer came", _IN_DOUBT),
+    Milestone("taken, and the dispatcher stopped past its lease", _LAPSED),
+    Milestone("no answer came, and the message is on its way", _LATE),
+    Milestone("stopped before its mark, and claimed by the other", _TWO, depth=2),
+)

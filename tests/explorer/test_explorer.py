@@ -12,21 +12,18 @@ from tests.explorer.search import Search, Tally
 from tests.explorer.stores import MemoryStore
 from tests.explorer.world import Setting
 
-DEPTH = 3
-"""Steps from each milestone."""
-
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
 def test_the_invariants_hold_near_every_milestone(setting: Setting, memory: MemoryStore) -> None:
     """B22, B23: no order of steps breaks an invariant, for any provider and any policy."""
     search = Search(Machine(setting, memory))
     total = Tally()
-    for via in MILESTONES.values():
-        tally = search.run(DEPTH, via=via)
+    for milestone in MILESTONES:
+        tally = search.run(milestone.depth, via=milestone.via)
         total.states += tally.states
         total.transitions += tally.transitions
         total.seconds += tally.seconds
-        total.deepest = max(total.deepest, len(via) + tally.deepest)
+        total.deepest = max(total.deepest, len(milestone.via) + tally.deepest)
     total.complete = False
     print(HEAD, line(setting, total), sep="\n")
     assert total.states > 500
