@@ -1,4 +1,4 @@
-"""From an attempt's end to the decision about its delivery. Pure."""
+"""From an attempt's end to the decision about its delivery."""
 
 from __future__ import annotations
 
