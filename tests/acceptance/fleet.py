@@ -22,7 +22,7 @@ from typing import IO, Self
 
 import outbox
 from outbox.database import open_engine
-from tests.command_line import ROOT, CommandLine
+from tests.command_line import CommandLine
 from tests.conformance.ledger import rows
 
 PATIENCE = 90.0
@@ -295,6 +295,3 @@ retry = {{ attempts = 50, window = "1h", first_delay = "{retry_after}", max_dela
 def small(key: str) -> outbox.Email:
     """A small message that names its key."""
     return outbox.Email(to="ana@example.org", subject=key, text=f"About {key}.\n")
-
-
-__all__ = ["PATIENCE", "ROOT", "Fleet", "Process", "small"]
