@@ -50,8 +50,8 @@ def subject_of(
 
 
 def _replay(row: SubjectRow, config: Config, at: datetime, send_before: datetime | None) -> Replay:
-    """By the same function that the dispatchers ask; only the budget is new."""
-    history = replace(row.history, attempts=0, window_started_at=None)
+    """By the same function that the dispatchers ask; the budget does not count, it is new."""
+    history = row.history
     if send_before is not None:
         history = replace(history, send_before=send_before)
     account = config.accounts.get(history.account)

@@ -11,6 +11,7 @@ import pytest
 
 from dispatcher import account_verbs, trial
 from dispatcher.config import Config, load
+from outbox import Email, enqueue
 from outbox.records import Pause
 from outbox.records_verbs import AccountRow
 from outbox.states import PauseReason, State, WaitingFor
@@ -238,7 +239,8 @@ def test_a_blocked_sender_domain_is_said(bench: Bench, config: Config) -> None:
             by="a",
         )
     )
-    bench.enqueue("due", account="main")
+    other = Email(to="ana@example.org", from_="r@other.example", text="x")
+    bench.do(lambda c: enqueue(c, other, key="due", account="main"))
     with pytest.raises(trial.NoTrial, match="accounts show main"):
         tried(config)
     assert [each.state for each in bench.sql("SELECT state FROM outbox_deliveries")] == ["pending"]

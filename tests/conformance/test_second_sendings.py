@@ -78,6 +78,8 @@ def test_the_second_is_a_message_of_its_own(desk: Desk) -> None:
     assert one.message_id != two.message_id
     assert two.date > one.date
     assert two.attachments == one.attachments
+    links = desk.bench.sql("SELECT delivery_id, sha256 FROM outbox_delivery_blobs ORDER BY 1")
+    assert [link.delivery_id for link in links] == [1, 2]
     assert (one.subject, one.text, one.to, one.recipients) == (
         two.subject, two.text, two.to, two.recipients,
     )  # fmt: skip

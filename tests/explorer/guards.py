@@ -101,8 +101,8 @@ def _mark_without_record(connection: Any, wanted: Any, **more: Any) -> Any:
     return _MARK(connection, [replace(each, extra=False) for each in wanted], **more)
 
 
-def _late_without_counting(settlement: Any, known: Any) -> Any:
-    return {**_LATE_ROW(settlement, known), "copies": 0}
+def _late_without_counting(*arguments: Any) -> Any:
+    return {**_LATE_ROW(*arguments), "copies": 0}
 
 
 def _unbounded_permit(self: Any, *arguments: Any, **more: Any) -> None:
@@ -135,7 +135,8 @@ def _all_at_once(wishes: Any) -> Any:
 
 
 _LAPSED_RULE, _RECIPIENT_RULE, _DOUBT_OF = decide.lapsed, decide._recipient, reconcile.doubt_of
-_MARK, _LATE_ROW = marks.mark, late._row
+_MARK = marks.mark
+_LATE_ROW: Any = late._row
 _PERMIT, _CHECK = permit.SendPermit.__init__, permit.SendPermit.check
 
 _REPLAY_AT_ANY_TIME = _replaced(doubt, "replay_open", _whenever_it_is_kept)

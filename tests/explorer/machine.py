@@ -174,8 +174,7 @@ class Machine:
 
     def start(self) -> World:
         """One delivery, committed and due; two dispatchers that know nothing."""
-        self._store.clock.at = 0.0
-        self._store.show(self._store.read())
+        self._store.empty()
         email = outbox.Email(
             from_="reports@example.com",
             to=list(ADDRESSES[: self.setting.recipients]),
@@ -402,8 +401,9 @@ def _listener(happened: Event) -> None:
 def _named(end: End | None) -> frozenset[str]:
     """The copies that an answer names."""
     match end:
-        case Result(Accepted(str(id_))):
-            return frozenset({id_})
+        case Result(outcome, recipients):
+            said = (outcome, *recipients.values())
+            return frozenset(o.message_id or "" for o in said if isinstance(o, Accepted))
         case LookUpEnd(Found(str(id_))):
             return frozenset({id_})
         case _:

@@ -138,13 +138,17 @@ class Provider:
     def _in_part(
         self, truth: Truth, mark: Mark, addresses: list[str], now: float
     ) -> Iterator[Reply]:
-        for label, outcome in (("refuses", Rejected("no")), ("defers", Unavailable("later"))):
-            taken, id_ = self._taken(
-                truth, mark.attempt, mark.recipients[:1], mark.idempotency_key,
-                mark.request_digest, now,
-            )  # fmt: skip
-            result = Result(Accepted(id_), recipients={addresses[-1]: outcome})
-            yield Reply(f"takes it for the first and {label} the second", taken, result)
+        """One answer for each recipient; the outcome of the whole is either's."""
+        key, digest = mark.idempotency_key, mark.request_digest
+        for taken, other in ((0, 1), (1, 0)):
+            only = mark.recipients[taken : taken + 1]
+            after, id_ = self._taken(truth, mark.attempt, only, key, digest, now)
+            for label, outcome in (("refuses", Rejected("no")), ("defers", Unavailable("later"))):
+                result = Result(Accepted(id_), recipients={addresses[other]: outcome})
+                if taken == 1:
+                    result = Result(outcome, recipients={addresses[taken]: Accepted(id_)})
+                said = f"takes it for {addresses[taken]} and {label} {addresses[other]}"
+                yield Reply(said, after, result)
 
     def _taken(
         self,

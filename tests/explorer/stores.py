@@ -72,6 +72,10 @@ class Store(Protocol):
 
     def read(self) -> Rows: ...
 
+    def empty(self) -> None:
+        """Begin again, with no rows at the first instant."""
+        ...
+
     def show(self, rows: Rows) -> None:
         """Make sure that the database holds ``rows`` and that its clock is right."""
         ...
@@ -117,6 +121,10 @@ class MemoryStore:
                 self._raw.executemany(f"INSERT INTO {name} ({names}) VALUES ({marks})", table)
         self._raw.execute("COMMIT")
 
+    def empty(self) -> None:
+        self.clock.at = 0.0
+        self.show(Rows(tuple(() for _ in TABLES)))
+
     def close(self) -> None:
         self.engine.dispose()
         self._raw.close()
@@ -151,11 +159,11 @@ class LiveStore:
         if self.engine.dialect.name == "postgresql":
             self._run(f"UPDATE explorer_clock SET at = '{self.clock.text()}'")
 
-    def emptied(self) -> None:
-        """Begin again."""
+    def empty(self) -> None:
         self.clock.at = 0.0
         self._run("DELETE FROM outbox_deliveries")
         self._run("DELETE FROM outbox_accounts")
+        self.show(self.read())
 
     def close(self) -> None:
         self.engine.dispose()

@@ -44,7 +44,6 @@ class Histories(RuleBasedStateMachine):
     @initialize(setting=st.sampled_from(SETTINGS))
     def begin(self, setting: Setting) -> None:
         """Any provider, any policy, an empty database."""
-        self.store.emptied()
         self.machine = Machine(setting, self.store)
         self.world = self.machine.start()
         self.said = [str(setting)]
