@@ -27,6 +27,7 @@ from outbox.records import (
     RecipientRow,
     RecipientUpdate,
     Settlement,
+    Standing,
 )
 from outbox.states import (
     AttemptOutcome,
@@ -147,14 +148,16 @@ def looked_up(attempt: OpenAttempt, finding: Finding, *, counts: bool, now: date
                 for r in _carried(attempt)
             )
             fact = Fact(EvidenceKind.LOOK_UP, Verdict.TAKEN)
-            return _with_state(replace(ground, end=found, recipients=updates, fact=fact))
+            return _with_state(
+                replace(ground, end=found, recipients=updates, fact=fact, standing=Standing.WORKS)
+            )
         case Absent() if counts:
             absent = AttemptEnd(AttemptOutcome.UNAVAILABLE, reason="look-up: not there")
             late = attempt.send_before is not None and attempt.send_before <= now
             result = RecipientResult.EXPIRED if late else RecipientResult.PENDING
             fact = Fact(EvidenceKind.LOOK_UP, Verdict.NOT_TAKEN)
             ended = replace(ground, end=absent, recipients=_all(attempt, result), due_at=now)
-            return _with_state(replace(ended, fact=fact))
+            return _with_state(replace(ended, fact=fact, standing=Standing.WORKS))
         case Absent():
             words = "look-up: not there, which proves nothing yet"
         case Unknown(reason):

@@ -44,8 +44,6 @@ LOOKED_AT = 200
 """Rows in doubt that one round looks at, of one account."""
 PAUSED_WAIT = timedelta(seconds=30)
 """At most so long a row waits that is in doubt at a paused account."""
-PROBE_WAIT = timedelta(seconds=2)
-"""So long it waits while another delivery probes the account."""
 
 
 @dataclass(slots=True)
@@ -139,7 +137,7 @@ def _take_step(
 def _asked_again(gate: Gate, at: datetime) -> datetime:
     """When a row is looked at again whose account is paused, or has its probe on its way."""
     soon = at + PAUSED_WAIT
-    return min(soon, gate.until) if gate.until is not None and gate.until > at else at + PROBE_WAIT
+    return min(soon, gate.until) if gate.until is not None and gate.until > at else soon
 
 
 def _retake(row: DoubtRow, step: Step, doubt: Doubt, means: Means, at: datetime) -> Retake:
