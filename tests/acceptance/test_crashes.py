@@ -80,7 +80,7 @@ def test_killed_while_transmitting_the_row_is_in_doubt_and_stays_unsent(
         assert fleet.start("--drain").wait() == 1
         assert fleet.start("--drain").wait() == 1
         assert attempts(fleet, "lost") == [("settled", "lost")]
-        assert fleet.states == {"in_doubt": 1, "accepted": 1}
+        assert fleet.states == {"held": 1, "accepted": 1}
         assert [each.recipients for each in sink.taken] == [("ana@example.org",)]
         assert sink.count("DATA") == 2
 
@@ -139,14 +139,14 @@ def test_frozen_after_its_mark_a_dispatcher_does_not_begin_to_send(
         fleet.enqueue_keys(["k"])
         frozen = fleet.start()
         sink.wait_until_held()
-        frozen_past_its_lease(fleet, frozen, {"in_doubt": 1})
+        frozen_past_its_lease(fleet, frozen, {"held": 1})
         sink.go_on()
         frozen.signal(signal.SIGCONT)
         frozen.wait_for_line("lost its lease")
         assert frozen.terminate() == 0
         assert sink.taken == []
         # Doubt stays until evidence is weighed; what it knows is kept for that.
-        assert state(fleet, "k") == "in_doubt"
+        assert state(fleet, "k") == "held"
         assert evidence(fleet) == [("k", 1, "not_taken")]
 
 
@@ -164,7 +164,7 @@ def test_frozen_with_an_answer_on_its_way_a_dispatcher_keeps_it_as_evidence(
         fleet.enqueue_keys(["answered", "waiting"])
         frozen = fleet.start()
         [first] = stub.wait_for(1)
-        frozen_past_its_lease(fleet, frozen, {"in_doubt": 1, "accepted": 1})
+        frozen_past_its_lease(fleet, frozen, {"held": 1, "accepted": 1})
         tokens = rows(fleet.url, "SELECT id, lease_token, updated_at FROM outbox_deliveries")
         stub.open_gate()
         frozen.signal(signal.SIGCONT)
@@ -172,7 +172,7 @@ def test_frozen_with_an_answer_on_its_way_a_dispatcher_keeps_it_as_evidence(
         assert frozen.terminate() == 0
         requests = stub.received
         assert len({request.key for request in requests}) == len(requests) == 2
-        doubted = "answered" if state(fleet, "answered") == "in_doubt" else "waiting"
+        doubted = "answered" if state(fleet, "answered") == "held" else "waiting"
         assert evidence(fleet) == [(doubted, 1, "taken")]
         assert first.key == requests[0].key
         after = rows(fleet.url, "SELECT id, lease_token, updated_at FROM outbox_deliveries")

@@ -56,7 +56,7 @@ def test_a_drain_with_doubt_ends_with_1(database_url: str, tmp_path: Path) -> No
         fleet.enqueue(2)
         for _ in range(2):
             drain = fleet.start("--drain")
-            assert (drain.wait(), drain.out) == (1, ["1 delivery is left: 1 in doubt"])
+            assert (drain.wait(), drain.out) == (1, ["1 delivery is left: 1 held"])
 
 
 def test_a_drain_with_held_rows_ends_with_1(database_url: str, tmp_path: Path) -> None:

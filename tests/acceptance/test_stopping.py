@@ -75,7 +75,7 @@ def test_sigterm_gives_rows_back_that_wait_for_a_connection(
         assert fleet.states == {"sending": 2, "pending": 18}
         dispatcher.signal(signal.SIGTERM)
         assert dispatcher.wait() == 0
-        assert fleet.states == {"in_doubt": 2, "pending": 18}
+        assert fleet.states == {"held": 2, "pending": 18}
         assert leased(fleet) == 0
 
 
@@ -92,7 +92,7 @@ def test_what_does_not_finish_within_the_grace_period_is_in_doubt(
         stub.wait_for(1)
         assert dispatcher.terminate() == 0
         [(state, error)] = rows(fleet.url, "SELECT state, last_error FROM outbox_deliveries")
-        assert state == "in_doubt"
+        assert state == "held"
         assert "grace period" in str(error)
         assert leased(fleet) == 0
 
@@ -113,7 +113,7 @@ def test_sigterm_and_then_sigkill_loses_nothing(database_url: str, tmp_path: Pat
         forget_leases(fleet.url)
         assert fleet.start("--drain").wait() == 1
         assert len(set(keys(stub))) == len(keys(stub)) == 20
-        assert fleet.states == {"in_doubt": 4, "accepted": 16}
+        assert fleet.states == {"held": 4, "accepted": 16}
 
 
 def test_sigterm_at_any_moment_of_claiming_and_sending(database_url: str, tmp_path: Path) -> None:
