@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -229,6 +230,34 @@ retry = {{ attempts = 50, window = "1h", first_delay = "{retry_after}", max_dela
         account = f'[accounts.{name}]\nprovider = "file"\n'
         path.write_text(head.replace('"main"', f'"{name}"') + account, encoding="utf-8")
         return path
+
+    def freeze(self, process: Process) -> None:
+        """Stop a process at a moment at which it keeps nobody from writing.
+
+        Stopped inside a transaction it would hold SQLite's only lock, or rows, for as
+        long as it stands still.
+        """
+        deadline = time.monotonic() + PATIENCE
+        process.stop()
+        while not self._nobody_writes():
+            assert time.monotonic() < deadline, f"{process.name} is always inside a transaction"
+            process.signal(signal.SIGCONT)
+            process.stop()
+
+    def _nobody_writes(self) -> bool:
+        if not self.url.startswith("sqlite"):
+            sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+            # What PostgreSQL is still doing for it ends by itself.
+            self.until(lambda: rows(self.url, sessions + "AND state = 'active'") == [(1,)])
+            return rows(self.url, sessions + "AND state LIKE 'idle in%'") == [(0,)]
+        path = self.url.removeprefix("sqlite:///")
+        with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return False
+            connection.execute("ROLLBACK")
+            return True
 
     def start_many(self, count: int, *words: str) -> list[Process]:
         """Start ``count`` of them, one right after the other."""

@@ -47,8 +47,10 @@ def test_rows_that_wait_keep_no_drain_and_are_no_alarm(database_url: str, tmp_pa
         assert drain.out == ["2 deliveries are left: 2 waiting for a retry, a time or an account"]
 
 
-def test_a_drain_with_doubt_ends_with_1(database_url: str, tmp_path: Path) -> None:
-    """In doubt: exit 1, and the count is named; the next drain says the same."""
+def test_a_drain_with_doubt_that_nothing_settles_ends_with_1(
+    database_url: str, tmp_path: Path
+) -> None:
+    """No reply to the dot, and nothing can prove more: held, exit 1; the next drain says the same."""
     with (
         SmtpServer(steps={"dot": ("drop", "250")}) as sink,
         Fleet(tmp_path, database_url, smtp(sink), concurrency=1) as fleet,

@@ -6,16 +6,18 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
+from dispatcher.doubt import Means
 from dispatcher.rounds import Rounds
 from dispatcher.wishes import End, Terms, WithheldEnd
 from outbox.database import open_async_engine
 from outbox.records import Claimed
-from providers.contract import Accepted, Result
+from providers.contract import Accepted, Capabilities, Result
 from tests.acceptance.accounts import forget_leases, smtp
 from tests.acceptance.fleet import PATIENCE, Fleet
 from tests.acceptance.sinks import HeldSink
@@ -40,7 +42,7 @@ def test_a_row_taken_back_from_a_process_and_claimed_by_it_again_leaves_once(
         assert sweeper.wait() == 0
         sink.wait_until_held(times=2)
         # Both replies are there when it looks again, so both attempts ask in one round.
-        dispatcher.stop()
+        fleet.freeze(dispatcher)
         sink.go_on()
         sink.wait_for(lambda: sink.answered == 2, PATIENCE)
         dispatcher.signal(signal.SIGCONT)
@@ -49,6 +51,15 @@ def test_a_row_taken_back_from_a_process_and_claimed_by_it_again_leaves_once(
         assert (sink.count("DATA"), len(sink.taken)) == (1, 1)
         found = rows(fleet.url, "SELECT outcome FROM outbox_attempts ORDER BY number")
         assert [outcome for (outcome,) in found] == ["not_started", "accepted"]
+
+
+NOTHING_PROVES = Means(
+    identity="memory:main",
+    capabilities=Capabilities(),
+    longest_send=timedelta(minutes=1),
+    replay_margin=timedelta(minutes=1),
+    evidence_wait=timedelta(minutes=1),
+)
 
 
 @pytest.fixture
@@ -68,7 +79,7 @@ async def rounds_of(owner: str, url: str) -> AsyncIterator[Rounds]:
         namespace=UUID(int=0),
         lanes=(),
         policies={"main": POLICY},
-        means={},
+        means={"main": NOTHING_PROVES},
         when_unsure={},
     )
     try:
