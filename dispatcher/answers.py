@@ -52,6 +52,18 @@ _OUTCOMES: dict[type[Outcome], AttemptOutcome] = {
 }
 
 
+def telling(whole: Outcome, each: Iterable[Outcome]) -> Outcome:
+    """The outcome that the journal keeps of an attempt whose recipients fared differently.
+
+    Doubt about one of them is doubt about the attempt, whatever the others came to; else an
+    acceptance is what must not be forgotten.
+    """
+    found = tuple(each)
+    doubtful = (o for o in found if isinstance(o, Duplicate | InDoubt | InFlight | KeyMismatch))
+    taken = (o for o in found if isinstance(o, Accepted))
+    return next(doubtful, None) or next(taken, whole)
+
+
 def counts(outcome: Outcome) -> bool:
     """Whether an attempt that ended so uses up one of the budget."""
     match outcome:

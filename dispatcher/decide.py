@@ -17,7 +17,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from dispatcher.answers import counts, end, given_up, last_error, pause, reason, standing
+from dispatcher.answers import counts, end, given_up, last_error, pause, reason, standing, telling
 from dispatcher.backoff import RetryPolicy, delay, exhausted
 from outbox.records import (
     AttemptEnd,
@@ -82,15 +82,16 @@ def settle(
     updates = tuple(_recipient(r, outcomes[r.position]) for r in answered)
     if over is not None:
         updates = tuple(_given_up(update) for update in updates)
+    told = telling(result.outcome, outcomes.values())
     asked = pause(attempt, result.outcome, policy, now, jitter)
     decided = replace(
         settled,
-        end=end(result),
+        end=end(replace(result, outcome=told)),
         recipients=updates,
         due_at=_due(policy, settled.attempts, asked, now, jitter),
         last_error=last_error(outcomes.values()),
         pause=asked,
-        fact=_fact(attempt, result.outcome),
+        fact=_fact(attempt, told),
         standing=standing(result.outcome),
     )
     return _with_state(decided, over)

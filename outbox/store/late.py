@@ -18,7 +18,7 @@ from sqlalchemy import BigInteger, Connection, Integer, Text, bindparam, case, s
 from outbox import schema
 from outbox.columns import Instant
 from outbox.records import RecipientUpdate, Settlement
-from outbox.states import AttemptOutcome, RecipientResult, State, fold
+from outbox.states import RecipientResult, State, fold
 from outbox.store import tallies
 from outbox.store.finish import tally, update_recipients
 from outbox.store.rows import packed, packed_ids, these_ids, unpacked
@@ -28,7 +28,7 @@ _D, _R = schema.deliveries, schema.recipients
 
 def apply(connection: Connection, stale: Sequence[Settlement], *, at: datetime, shard: int) -> None:
     """Write what late answers prove. Only those that prove acceptance change anything."""
-    proofs = [s for s in stale if s.end.outcome is AttemptOutcome.ACCEPTED]
+    proofs = [s for s in stale if _taken(s)]
     if not proofs:
         return
     known = _known_ids(connection, proofs)

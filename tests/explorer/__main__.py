@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.explorer.clock import Clock
 from tests.explorer.machine import Machine, Violation
-from tests.explorer.plans import MILESTONES, SETTINGS
+from tests.explorer.plans import MILESTONES, SETTINGS, WITH_PEOPLE
 from tests.explorer.search import Search, Tally
 from tests.explorer.stores import MemoryStore, migrated
 from tests.explorer.world import Setting
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     given = parser.parse_args(arguments)
     starts = [each.via for each in MILESTONES] if given.milestones else [()]
-    wanted = [(s, via) for s in SETTINGS for via in starts if given.only in str(s)]
+    wanted = [(s, via) for s in (*SETTINGS, *WITH_PEOPLE) for via in starts if given.only in str(s)]
     print(HEAD)
     failures = 0
     totals = Tally()

@@ -24,7 +24,7 @@ def canonical(world: World, setting: Setting) -> Hashable:
     return (
         _delivery(world, setting),
         tuple((r["position"], r["result"]) for r in world.rows.of("recipients")),
-        _history(world),
+        _history(world, setting),
         _account(world),
         _truth(world, setting),
         tuple(sorted(repr(_process(world, p)) for p in world.processes)),
@@ -52,7 +52,7 @@ def _horizon(setting: Setting) -> float:
 
 def _delivery(world: World, setting: Setting) -> Hashable:
     row = world.rows.delivery
-    if row["state"] in FINAL:
+    if row["state"] in FINAL and not setting.people:
         return (row["state"], row["reason"], min(row["copies"], _MANY), row["extra_transmission"])
     waits = row["state"] in {"pending", "in_doubt", "sending"}
     return (
@@ -73,9 +73,10 @@ def _delivery(world: World, setting: Setting) -> Hashable:
     )
 
 
-def _history(world: World) -> Hashable:
+def _history(world: World, setting: Setting) -> Hashable:
     """Attempts that are open or in doubt, with every verdict about them; look-ups by number."""
-    if world.rows.delivery["state"] in FINAL and not any(p.tasks for p in world.processes):
+    idle = not any(process.tasks for process in world.processes)
+    if idle and world.rows.delivery["state"] in FINAL and not setting.people:
         return None
     verdicts = world.rows.of("evidence")
     refuted = max(

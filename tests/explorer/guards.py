@@ -17,9 +17,10 @@ from sqlalchemy.sql import visitors
 from sqlalchemy.sql.elements import ColumnElement
 from sqlalchemy.sql.schema import Column
 
-from dispatcher import decide, doubt, permit, reconcile, rounds
+from dispatcher import decide, doubt, permit, reconcile, rounds, verbs
 from dispatcher.doubt import Doubt
 from dispatcher.rounds import Rounds
+from dispatcher.verb_subjects import Act
 from outbox.records import OpenAttempt
 from outbox.states import Phase, RecipientResult, WhenUnsure
 from outbox.store import late, marks, settle, sweep
@@ -147,6 +148,13 @@ _EVERYTHING_IS_SWEPT = _both(
     _replaced(sweep, "_LAPSED", without(sweep._LAPSED, "lease_expires_at")),
     _replaced(sweep, "anything", _yes),
 )
+_NOT_ACCEPTED_AT_ONCE = {
+    **verbs.TABLE,
+    Act.SETTLE_NOT_ACCEPTED: {
+        situation: replace(cell, needs=()) if isinstance(cell, verbs.Do) else cell
+        for situation, cell in verbs.TABLE[Act.SETTLE_NOT_ACCEPTED].items()
+    },
+}
 _FORGETFUL = replace(KINDS["look-up"], look_up_retention=None)
 _SHORT = Setting("neither", _HOLD, send_before=50.0)
 _RENEWED = ("24 s pass: when A has to renew", "A renews its lease")
@@ -331,6 +339,17 @@ GUARDS: tuple[Guard, ...] = (
         (
             *_SENT, *_LAPSED, "B claims", "60 s pass", "B claims", "B, attempt 2 marks",
             "B, attempt 2 sends; the provider takes it", "B, attempt 2 gets Accepted",
+        ),
+    ),
+    Guard(
+        "settle --as not-accepted: only when everything that could transmit has ended",
+        _replaced(verbs, "TABLE", _NOT_ACCEPTED_AT_ONCE),
+        "no_proof_is_false",
+        Setting("neither", _HOLD, people=True),
+        (
+            *_MARKED,
+            "A, attempt 1 sends; the provider will get it late",
+            "A, attempt 1 gets no answer",
         ),
     ),
     Guard(

@@ -118,9 +118,9 @@ def acceptance_is_monotone(moment: Moment) -> str | None:
 
 
 def final_is_final(moment: Moment) -> str | None:
-    """A final state is left for ``accepted`` alone."""
+    """A final state is left for ``accepted`` alone, unless a person says otherwise."""
     was, now = moment.before.rows.delivery["state"], moment.after.rows.delivery["state"]
-    if was in FINAL and now not in {was, State.ACCEPTED}:
+    if was in FINAL and now not in {was, State.ACCEPTED} and not moment.seen.typed:
         return f"a delivery that was {was} became {now}"
     return None
 

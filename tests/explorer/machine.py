@@ -9,7 +9,7 @@ it, since a coroutine cannot be copied and a state must be.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -25,11 +25,11 @@ from dispatcher.events import Event, RoundSplit
 from dispatcher.rounds import Rounds
 from dispatcher.send import Sender
 from dispatcher.sweep import Sweep
+from dispatcher.verb_subjects import Act
 from dispatcher.wishes import (
     End,
     InvalidEnd,
     LookUpEnd,
-    Open,
     Terms,
     WantedMark,
     WantedSettle,
@@ -38,8 +38,10 @@ from dispatcher.wishes import (
 from outbox.errors import InvalidMessage
 from outbox.records import Claimed, Dispatcher, Granted, Lane, Mark, Refused
 from outbox.store import accounts, reads
-from providers.contract import Accepted, Found, Result, Withheld
+from providers.contract import Accepted, Found, InDoubt, Result, Withheld
+from tests.explorer import people
 from tests.explorer.clock import instant
+from tests.explorer.desk import Answer, Asked, Desk, finished, remember
 from tests.explorer.provider import Provider
 from tests.explorer.stores import Direct, Store
 from tests.explorer.world import (
@@ -57,7 +59,6 @@ from tests.explorer.world import (
 T = TypeVar("T")
 KEY = "website-audit:site-42:2026-W48:owner"
 ADDRESSES = ("ana@example.org", "ben@example.org")
-_WAITING: Any = object()
 
 
 class Violation(AssertionError):
@@ -74,70 +75,14 @@ class Seen:
 
     ``marked``: tasks whose mark was granted in it. ``left``: the task whose bytes left.
     ``settled``: tasks whose end was written. ``mixed``: the same
-    round did something else, or may have.
+    round did something else, or may have. ``typed``: a person's verb did it.
     """
 
     marked: tuple[Task, ...] = ()
     left: Task | None = None
     settled: tuple[Task, ...] = ()
     mixed: bool = False
-
-
-class _Answer:
-    """A future without a loop."""
-
-    def __init__(self) -> None:
-        self.value: Any = _WAITING
-
-    def done(self) -> bool:
-        return self.value is not _WAITING
-
-    def set_result(self, value: Any) -> None:
-        self.value = value
-
-
-class _Asked(Exception):
-    def __init__(self, mark: Mark) -> None:
-        super().__init__()
-        self.mark = mark
-
-
-class _Desk:
-    """What a permit sees of the rounds: it asks for a mark, and reads the lease's deadline."""
-
-    def __init__(self, process: Process, answer: Granted | Refused | None = None) -> None:
-        self._process = process
-        self._answer = answer
-
-    async def mark(self, mark: Mark) -> Granted | Refused:
-        if self._answer is None:
-            raise _Asked(mark)
-        return self._answer
-
-    def lease_deadline(self, claimed: Claimed) -> float:
-        rounds = Rounds(cast(Any, None), cast(Any, None), lambda _: None)
-        _remember(rounds, self._process)
-        return rounds.lease_deadline(claimed)
-
-
-def finished(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that never waits."""
-    try:
-        work.send(None)
-    except StopIteration as end:
-        return cast(T, end.value)
-    raise AssertionError("this coroutine waits for something")
-
-
-def _remember(rounds: Rounds, process: Process) -> None:
-    """Put into rounds what this dispatcher had in memory."""
-    if process.lease is not None:
-        known = process.lease
-        rounds._open = {known.claimed.id: Open(known.claimed, known.deadline, known.started)}
-    rounds.suspicious = process.suspicious
-    rounds.quarantined = process.quarantined
-    if process.gate is not None:
-        rounds._gates = {process.gate.account: process.gate}
+    typed: bool = False
 
 
 class Machine:
@@ -145,7 +90,7 @@ class Machine:
 
     def __init__(self, setting: Setting, store: Store) -> None:
         self.setting = setting
-        self.provider = Provider(setting.capabilities, LONGEST_SEND)
+        self.provider = Provider(setting.capabilities, LONGEST_SEND, mixed=setting.mixed)
         self._store = store
         self._direct = Direct(store.engine)
         self._means = {
@@ -237,7 +182,7 @@ class Machine:
         process = world.processes[at]
         task = process.tasks[number]
         with self._at(world, loaded=False):
-            permit = self._permit(process, task, None, _Desk(process))
+            permit = self._permit(process, task, None, Desk(process))
             permit._latest, permit._started, permit.marked = task.latest, task.started, True
             try:
                 permit.check()
@@ -265,6 +210,17 @@ class Machine:
 
     # -- inside ------------------------------------------------------------- #
 
+    def verb(self, world: World, wanted: Act) -> tuple[World, Seen]:
+        """A person types a verb."""
+        id_ = world.rows.delivery["id"]
+        with self._at(world):
+            with self._store.engine.begin() as connection:
+                done = people.act(connection, wanted, id_, self._means["main"])
+            world = replace(world, rows=self._store.read())
+        if done and wanted in people.OVERRULING:
+            world = replace(world, stopped="Overruled")
+        return world, Seen(typed=done)
+
     def rules(self) -> AbstractContextManager[None]:
         """Let this machine's clock rule for many steps; else it does so for each."""
         return self._store.clock.rules()
@@ -281,7 +237,7 @@ class Machine:
     def _rounds(self, process: Process) -> Rounds:
         terms = replace(self._terms, owner=process.owner)
         rounds = Rounds(self._direct.engine, terms, _listener)
-        _remember(rounds, process)
+        remember(rounds, process)
         return rounds
 
     def _round(
@@ -289,7 +245,7 @@ class Machine:
     ) -> tuple[World, Seen]:
         """One real round, with everything that waits for one in this dispatcher."""
         process = world.processes[at]
-        answers = [_Answer() for _ in process.tasks]
+        answers = [Answer() for _ in process.tasks]
         with self._at(world):
             rounds = self._rounds(process)
             for task, answer in zip(process.tasks, answers, strict=True):
@@ -326,7 +282,7 @@ class Machine:
         return world, Seen(marked=marked, settled=settled, mixed=mixed)
 
     def _after(
-        self, process: Process, rounds: Rounds, answers: list[_Answer], claimed: list[Claimed]
+        self, process: Process, rounds: Rounds, answers: list[Answer], claimed: list[Claimed]
     ) -> Process:
         """What this dispatcher has in memory when the round is over."""
         known = next(iter(rounds._open.values()), None)
@@ -350,13 +306,13 @@ class Machine:
     def _asked(self, process: Process, task: Task, addresses: list[str]) -> Mark:
         """The mark that a real permit asks for, for the request that a real envelope makes."""
         message = parsed(task.claimed)
-        kept = finished(self._sender(_Desk(process))._kept(task.claimed, {}))
+        kept = finished(self._sender(Desk(process))._kept(task.claimed, {}))
         outgoing = envelope(task.claimed, message, {}, provider="explorer", kept=kept)
-        permit = self._permit(process, task, outgoing, _Desk(process))
+        permit = self._permit(process, task, outgoing, Desk(process))
         request = outgoing.kept or f"{outgoing.idempotency_key} {outgoing.recipients}".encode()
         try:
             finished(permit.transmitting(addresses, request))
-        except _Asked as asked:
+        except Asked as asked:
             return asked.mark
         raise AssertionError("the permit asked for no mark")
 
@@ -364,7 +320,7 @@ class Machine:
         """What the permit makes of the answer to its mark."""
         assert task.mark is not None
         message = envelope(task.claimed, parsed(task.claimed), {}, provider="explorer")
-        permit = self._permit(process, task, message, _Desk(process, answer))
+        permit = self._permit(process, task, message, Desk(process, answer))
         with self._store.clock.turned_back(task.asked_at):
             try:
                 finished(permit.transmitting([], b""))
@@ -372,11 +328,11 @@ class Machine:
                 return replace(task, stage="ended", end=WithheldEnd(withheld.reason))
         return replace(task, stage="granted", latest=permit._latest)
 
-    def _permit(self, process: Process, task: Task, outgoing: Any, desk: _Desk) -> Any:
+    def _permit(self, process: Process, task: Task, outgoing: Any, desk: Desk) -> Any:
         del process
         return self._sender(desk)._permit(task.claimed, outgoing, self.provider, {})
 
-    def _sender(self, desk: _Desk) -> Sender:
+    def _sender(self, desk: Desk) -> Sender:
         return Sender(
             self._direct.engine,
             cast(Rounds, desk),
@@ -399,10 +355,12 @@ def _listener(happened: Event) -> None:
 
 
 def _named(end: End | None) -> frozenset[str]:
-    """The copies that an answer names."""
+    """The copies that an answer names, for every recipient of theirs."""
     match end:
         case Result(outcome, recipients):
             said = (outcome, *recipients.values())
+            if any(isinstance(each, InDoubt) for each in said):
+                return frozenset()
             return frozenset(o.message_id or "" for o in said if isinstance(o, Accepted))
         case LookUpEnd(Found(str(id_))):
             return frozenset({id_})

@@ -52,9 +52,12 @@ class Provider:
     name = "main"
     identity = "explorer:main"
 
-    def __init__(self, capabilities: Capabilities, longest_send: float) -> None:
+    def __init__(
+        self, capabilities: Capabilities, longest_send: float, *, mixed: bool = False
+    ) -> None:
         self.capabilities = capabilities
         self.longest_send = longest_send
+        self.mixed = mixed
         self.refusals = dict(REFUSALS)
 
     async def send(self, message: object, permit: object) -> Result:
@@ -138,17 +141,19 @@ class Provider:
     def _in_part(
         self, truth: Truth, mark: Mark, addresses: list[str], now: float
     ) -> Iterator[Reply]:
-        """One answer for each recipient; the outcome of the whole is either's."""
+        """It takes the message for one recipient and says what becomes of the other."""
         key, digest = mark.idempotency_key, mark.request_digest
-        for taken, other in ((0, 1), (1, 0)):
-            only = mark.recipients[taken : taken + 1]
-            after, id_ = self._taken(truth, mark.attempt, only, key, digest, now)
-            for label, outcome in (("refuses", Rejected("no")), ("defers", Unavailable("later"))):
-                result = Result(Accepted(id_), recipients={addresses[other]: outcome})
-                if taken == 1:
-                    result = Result(outcome, recipients={addresses[taken]: Accepted(id_)})
-                said = f"takes it for {addresses[taken]} and {label} {addresses[other]}"
-                yield Reply(said, after, result)
+        first, second = addresses
+        taken, id_ = self._taken(truth, mark.attempt, mark.recipients[:1], key, digest, now)
+        for label, outcome in (("refuses", Rejected("no")), ("defers", Unavailable("later"))):
+            result = Result(Accepted(id_), recipients={second: outcome})
+            yield Reply(f"takes it for {first} and {label} {second}", taken, result)
+        if self.mixed:
+            result = Result(Rejected("no"), recipients={first: Accepted(id_)})
+            yield Reply(f"refuses it, but takes it for {first}", taken, result)
+            both, id_ = self._taken(truth, mark.attempt, mark.recipients, key, digest, now)
+            result = Result(Accepted(id_), recipients={second: LOST})
+            yield Reply(f"takes it, and does not know of {second}", both, result)
 
     def _taken(
         self,

@@ -85,7 +85,7 @@ class Search:
             tally.delivery[state] = tally.delivery.get(state, 0) + 1
             self._must_end(world, way)
             if steps == depth or (limit is not None and len(seen) >= limit):
-                tally.complete = tally.complete and over(world)
+                tally.complete = tally.complete and over(self._machine, world)
                 continue
             for step in possible(self._machine, world):
                 tally.transitions += 1

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from dispatcher.wishes import LookUpEnd, WithheldEnd
 from outbox.states import FINAL, AttemptKind, State
 from providers.contract import Accepted, Rejected, Result, Unavailable
+from tests.explorer import people
 from tests.explorer.clock import seconds
 from tests.explorer.machine import Machine, Seen
 from tests.explorer.provider import LOST, REFUSALS, Reply
@@ -36,16 +37,23 @@ class Step:
     run: Run
 
 
-def over(world: World) -> bool:
+def over(machine: Machine, world: World) -> bool:
     """Whether nothing can happen any more that matters."""
-    done = world.rows.delivery["state"] in FINAL | {State.HELD}
+    ends = FINAL | {State.HELD}
+    if machine.setting.people:
+        ends = frozenset({State.ACCEPTED, State.CANCELLED, State.UNRESOLVED})
+    done = world.rows.delivery["state"] in ends
     return done and not world.truth.flying and not any(p.tasks for p in world.processes)
 
 
 def possible(machine: Machine, world: World) -> Iterator[Step]:
     """Every step that can be taken in ``world``."""
-    if over(world):
+    if over(machine, world):
         return
+    if machine.setting.people:
+        for act in people.ACTS:
+            if people.true(act, world):
+                yield Step(f"a person types: {act}", partial(machine.verb, world, act))
     if world.stopped is None:
         yield Step("the producer cancels", partial(machine.cancel, world))
     for index, process in enumerate(world.processes):
@@ -84,7 +92,8 @@ def _blank(process: Process) -> bool:
 
 def _of_process(machine: Machine, world: World, at: int, process: Process) -> Iterator[Step]:
     name = process.name
-    yield Step(f"{name} sweeps", partial(machine.sweep, world, at))
+    if at == 0 or any(each.lease is not None for each in world.processes):
+        yield Step(f"{name} sweeps", partial(machine.sweep, world, at))
     if process.suspicious:
         yield Step(f"{name} gives back what it forgot", partial(machine.forgotten, world, at))
     elif len(process.tasks) < TASKS and world.rows.delivery["state"] in {"pending", "in_doubt"}:

@@ -12,14 +12,14 @@ from outbox.states import FINAL, State
 from tests.explorer.clock import Clock
 from tests.explorer.invariants import Moment, broken
 from tests.explorer.machine import Machine, Violation
-from tests.explorer.plans import SETTINGS
+from tests.explorer.plans import SETTINGS, WITH_PEOPLE
 from tests.explorer.search import HONEST
 from tests.explorer.steps import honest, possible
 from tests.explorer.stores import LiveStore
 from tests.explorer.world import Setting, World
 
 PROFILE = settings(
-    max_examples=20,
+    max_examples=40,
     stateful_step_count=40,
     deadline=None,
     database=None,
@@ -41,7 +41,7 @@ class Histories(RuleBasedStateMachine):
         self.machine: Machine
         self.world: World
 
-    @initialize(setting=st.sampled_from(SETTINGS))
+    @initialize(setting=st.sampled_from((*SETTINGS, *WITH_PEOPLE)))
     def begin(self, setting: Setting) -> None:
         """Any provider, any policy, an empty database."""
         self.machine = Machine(setting, self.store)

@@ -51,7 +51,9 @@ class Setting:
     """What is explored: a kind of provider, a policy, one recipient or two.
 
     ``send_before`` in seconds; None: the delivery may leave at any time. ``believed``: what the
-    adapter says of its provider, where that is not what the provider does.
+    adapter says of its provider, where that is not what the provider does. ``people``: an
+    operator types verbs, and never says what is not true. ``mixed``: the provider answers for
+    each recipient by itself, and may know of one and not of the other.
     """
 
     kind: str
@@ -59,6 +61,8 @@ class Setting:
     recipients: int = 1
     send_before: float | None = SEND_BEFORE
     believed: Capabilities | None = None
+    people: bool = False
+    mixed: bool = False
 
     @property
     def capabilities(self) -> Capabilities:
@@ -73,7 +77,9 @@ class Setting:
 
     def __str__(self) -> str:
         people = "" if self.recipients == 1 else f", {self.recipients} recipients"
-        return f"{self.kind}, {self.when_unsure.value}{people}"
+        verbs = ", verbs" if self.people else ""
+        mixed = ", mixed answers" if self.mixed else ""
+        return f"{self.kind}, {self.when_unsure.value}{people}{verbs}{mixed}"
 
 
 @dataclass(frozen=True, slots=True)
