@@ -73,11 +73,13 @@ def sql(url: str, *, schema: str | None = None) -> str:
     return output.getvalue()
 
 
-def upgrade(op: Any, to: str = HEAD) -> None:
+def upgrade(op: Any, to: str = HEAD, *, since: str = "") -> None:
     """Run our migrations up to ``to`` inside a revision of a host application's own history.
 
     ``op`` is Alembic's ``op`` in that revision. What is already there is left
-    alone; our version table is kept as ``postroom migrate`` keeps it.
+    alone; our version table is kept as ``postroom migrate`` keeps it. ``since``
+    is what an earlier revision of the host's brought our tables to: it is asked
+    for only where SQL is printed and no database can say so.
     Raises ValueError for a revision that this version does not have.
     """
     from alembic.util import CommandError
@@ -87,8 +89,10 @@ def upgrade(op: Any, to: str = HEAD) -> None:
     except CommandError:
         raise ValueError(f"outbox {__version__} has no revision {to!r}") from None
     offline = op.get_context().as_sql
-    found = "" if offline else revision(op.get_bind())
+    found = since if offline else revision(op.get_bind())
     wanted = [step.revision for step in steps]
+    if offline and found and found not in wanted:
+        raise ValueError(f"outbox {__version__} has no revision {found!r} before {to!r}")
     if found and found not in wanted:
         return  # at a later one already
     start = wanted.index(found) + 1 if found else 0

@@ -89,7 +89,7 @@ def test_the_whole_message_is_mapped() -> None:
 
 def test_no_field_of_the_message_is_forgotten() -> None:
     """A field that is added to Message has to be looked at here."""
-    outside = {"correlation", "idempotency_key", "message_id", "date", "recipients"}
+    outside = {"correlation", "idempotency_key", "message_id", "date", "recipients", "kept"}
     mapped = {
         "sender", "to", "cc", "bcc", "reply_to", "subject", "text", "html", "headers",
         "attachments", "tags", "metadata", "unsubscribe", "auto_submitted", "options",

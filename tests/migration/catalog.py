@@ -65,7 +65,7 @@ def _one_line(definition: str) -> str:
 
 
 def _parts(table: str) -> list[str]:
-    """A CREATE TABLE in its columns and constraints, whose order does not count."""
+    """A CREATE TABLE in its columns and checks, whose order does not count."""
     head, _, body = table.removesuffix(")").partition("(")
     parts, depth, start = [], 0, 0
     for at, character in enumerate(body):
@@ -74,4 +74,6 @@ def _parts(table: str) -> list[str]:
             parts.append(body[start:at])
             start = at + 1
     parts.append(body[start:])
+    # A column that was added later holds its check in its own definition.
+    parts = [piece for part in parts for piece in re.split(r" (?=CONSTRAINT ck_)", part) if piece.strip()]
     return [f"{head.strip()}: {part.strip()}" for part in parts]

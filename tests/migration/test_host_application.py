@@ -12,6 +12,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
+from alembic.operations import Operations
 from sqlalchemy import Connection, MetaData, inspect
 
 import outbox
@@ -70,6 +71,15 @@ def upgrade():
 def downgrade():
     migrations.downgrade(op)
 """
+_WITH_OUR_NEWER = f"""
+from alembic import op
+from outbox import migrations
+revision, down_revision = "h2b", "h2"
+def upgrade():
+    migrations.upgrade(op, to="{migrations.HEAD}", since="0001")
+def downgrade():
+    migrations.downgrade(op, to="0001")
+"""
 _NOTE = """
 from alembic import op
 import sqlalchemy as sa
@@ -89,9 +99,9 @@ class Host:
         (folder / "versions").mkdir(parents=True)
         (folder / "env.py").write_text(_ENV)
         (folder / "script.py.mako").write_text(_TEMPLATE)
-        revisions = {"h1": _ORDERS, "h3": _NOTE.format(after="h2" if ours_inside else "h1")}
+        revisions = {"h1": _ORDERS, "h3": _NOTE.format(after="h2b" if ours_inside else "h1")}
         if ours_inside:
-            revisions["h2"] = _WITH_OURS
+            revisions |= {"h2": _WITH_OURS, "h2b": _WITH_OUR_NEWER}
         for name, body in revisions.items():
             (folder / "versions" / f"{name}.py").write_text(body)
         self.connection = connection
@@ -185,13 +195,21 @@ def test_what_is_there_already_is_left_alone(
 
 def test_an_unknown_revision_is_refused(connection: Connection) -> None:
     """A host that asks for a revision of a later release is told so."""
-    from alembic.operations import Operations
-
     with (
         Operations.context(MigrationContext.configure(connection)) as op,
         pytest.raises(ValueError, match=r"outbox 0\.1\.0 has no revision '0999'"),
     ):
         migrations.upgrade(op, to="0999")
+
+
+def test_a_start_that_is_not_there_is_refused() -> None:
+    """What an offline revision says it starts from has to be a revision before its aim."""
+    context = MigrationContext.configure(dialect_name="sqlite", opts={"as_sql": True})
+    with (
+        Operations.context(context) as op,
+        pytest.raises(ValueError, match=r"has no revision '0999' before '0001'"),
+    ):
+        migrations.upgrade(op, to="0001", since="0999")
 
 
 def test_the_hosts_search_path_is_given_back(empty_postgres_url: str, tmp_path: Path) -> None:
@@ -226,8 +244,10 @@ def test_ours_is_in_the_hosts_printed_sql(
         host.config.attributes["offline"] = dialect
         command.upgrade(host.config, "head", sql=True)
     printed = host.output.getvalue()
-    assert "CREATE TABLE outbox_deliveries" in printed
     assert "INSERT INTO outbox_schema_version (version_num) VALUES ('0001')" in printed
+    assert printed.count("CREATE TABLE outbox_deliveries") == 1
+    newest = f"INSERT INTO outbox_schema_version (version_num) VALUES ('{migrations.HEAD}')"
+    assert newest in printed
 
 
 def _not_the_version_table(name: str | None, type_: str, _parents: Any) -> bool:

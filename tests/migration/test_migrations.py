@@ -121,7 +121,7 @@ def test_a_new_installation_has_a_namespace_of_its_own(empty_database_url: str) 
         empty_database_url, "SELECT id, namespace, oldest_code, oldest_code_at FROM outbox_instance"
     )
     assert uuid.UUID(row[1]).version == 4
-    assert (row[0], *row[2:]) == (1, "0.1.0", "0001")
+    assert (row[0], *row[2:]) == (1, "0.1.0", migrations.HEAD)
 
 
 def test_migrations_import_no_application_code() -> None:
@@ -196,11 +196,12 @@ def test_six_processes_at_once(empty_database_url: str, tmp_path: Path) -> None:
         targets = [f"sqlite:///{tmp_path / f'round{n}.db'}" for n in range(3)]
     else:
         targets = [empty_database_url, *(f"{empty_database_url} round{n}" for n in range(2))]
-    assert _processes(6, *targets) == ["''"] * 3 + ["'0001'"] * 15 + ["status 0"] * 18
+    assert _processes(6, *targets) == ["''"] * 3 + [repr(migrations.HEAD)] * 15 + ["status 0"] * 18
     for target in targets:
         url, _, schema = target.partition(" ")
         prefix = f"{schema}." if schema else ""
-        assert rows(url, f"SELECT version_num FROM {prefix}outbox_schema_version") == [("0001",)]
+        version = rows(url, f"SELECT version_num FROM {prefix}outbox_schema_version")
+        assert version == [(migrations.HEAD,)]
         assert rows(url, f"SELECT count(*) FROM {prefix}outbox_instance") == [(1,)]
 
 
@@ -275,15 +276,14 @@ def test_a_newer_database_may_vouch_for_old_code(
         migrations.migrate(sqlite_url)
 
 
-def test_an_older_database_is_told_to_migrate(
-    empty_database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_older_database_is_told_to_migrate(empty_database_url: str) -> None:
     """Without our tables, or at an earlier revision, the error names the command."""
     with pytest.raises(outbox.SchemaTooOld, match=r'no outbox tables.*run "postroom migrate"'):
         _check(empty_database_url)
     migrations.migrate(empty_database_url)
-    monkeypatch.setattr(migrations, "HEAD", "0002")
-    with pytest.raises(outbox.SchemaTooOld, match="is at 0001, this version of outbox needs 0002"):
+    _at(empty_database_url, "0001")
+    needs = f"is at 0001, this version of outbox needs {migrations.HEAD}"
+    with pytest.raises(outbox.SchemaTooOld, match=needs):
         _check(empty_database_url)
 
 

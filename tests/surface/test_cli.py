@@ -562,7 +562,7 @@ def test_the_story_of_a_delivery_is_told(ready: CommandLine) -> None:
         "ana@example.org, (hidden) may get a second copy",
         '"Website audit 2026-W48"',
         "1 blind recipient is hidden; --show-bcc shows them",
-        "claimed by mail-1 for account main, token 1",
+        "claimed by owner-1 for account main, token 1",
         "transmitting",
         "lost: the dispatcher went away while sending, lease lapsed",
         "answer: red",

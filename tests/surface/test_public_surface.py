@@ -72,7 +72,7 @@ SIGNATURES = {
     "migrations.migrate": "(url, *, schema=None)",
     "migrations.revision": "(connection)",
     "migrations.sql": "(url, *, schema=None)",
-    "migrations.upgrade": "(op, to='0001')",
+    "migrations.upgrade": "(op, to='0002', *, since='')",
     "Email": (
         "(to, subject='', *, text=None, html=None, from_=None, cc=(), bcc=(), reply_to=(), "
         "headers=(), attachments=(), tags=(), metadata={}, provider_options={}, "
