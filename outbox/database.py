@@ -1,4 +1,4 @@
-"""Engines: how this package opens a database of its own.
+r"""Engines: how this package opens a database of its own.
 
 A caller's connection never passes through here (see :mod:`outbox.connections`);
 these engines serve the dispatcher, the command line and the migrations.
@@ -8,7 +8,9 @@ every transaction of ours begins with ``BEGIN IMMEDIATE``, so that it waits for
 the writer before it reads and can never fail with a stale snapshot. Reading
 transactions (:func:`reading`) begin deferred and never wait. ``synchronous`` is
 FULL: with WAL and NORMAL, committed transactions may vanish at a power loss,
-and then a message that left would be pending again.
+and then a message that left would be pending again. SQLite keeps whatever bytes
+it is given as text, so text that is no UTF-8 is read with its wrong bytes spelt
+out (``\xff``): the driver would raise, and one such row would stop all others.
 
 *PostgreSQL.* ``synchronous_commit=off`` is switched on for our sessions, for
 the same reason.
@@ -150,6 +152,12 @@ def _options(url: URL, schema: str | None) -> dict[str, Any]:
 def _prepare(engine: Engine, url: URL) -> None:
     if url.drivername == "sqlite":
         _prepare_sqlite(engine, BUSY_TIMEOUT, nullcontext)
+
+        @event.listens_for(engine, "connect")
+        def _lenient(connection: Any, record: Any) -> None:
+            # aiosqlite's connection is wrapped by SQLAlchemy; sqlite3's is itself.
+            getattr(record, "driver_connection", connection).text_factory = _text
+
         return
 
     @event.listens_for(engine, "connect")
@@ -163,6 +171,12 @@ def _prepare(engine: Engine, url: URL) -> None:
             connection.commit()
         finally:
             cursor.close()
+
+
+def _text(stored: bytes) -> str:
+    """Text as SQLite holds it. A message with a byte spelt out is no JSON any more, so its row
+    is refused like every other that cannot be read."""
+    return stored.decode("utf-8", "backslashreplace")
 
 
 def _use_wal(cursor: Any, timeout: float) -> None:

@@ -75,5 +75,7 @@ def _parts(table: str) -> list[str]:
             start = at + 1
     parts.append(body[start:])
     # A column that was added later holds its check in its own definition.
-    parts = [piece for part in parts for piece in re.split(r" (?=CONSTRAINT ck_)", part) if piece.strip()]
+    parts = [
+        piece for part in parts for piece in re.split(r" (?=CONSTRAINT ck_)", part) if piece.strip()
+    ]
     return [f"{head.strip()}: {part.strip()}" for part in parts]
