@@ -53,7 +53,9 @@ def rehearse(
     drills = _chosen(DRILLS, only)
     if live or to is not None:
         drills = [*drills, _live(config, chosen, live=live, to=to)]
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A job in a script's background is started with SIGINT ignored; the scratch has to go all the same.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     on_terminal = terminal_width() is not None and not as_json
     try:
         report = rehearse(config, chosen, drills, _progress(on_terminal=on_terminal))

@@ -166,7 +166,9 @@ def test_a_role_without_the_right_is_told_the_cure(
 def test_interrupted_it_leaves_nothing(
     postroom: CommandLine, database: str, number: signal.Signals
 ) -> None:
-    """Ctrl-C and SIGTERM end it with one line, and the scratch is gone all the same."""
+    """Ctrl-C and SIGTERM end it with one line, and the scratch is gone all the same; also as a job
+    in the background of a script, which starts with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     process = subprocess.Popen(
         [sys.executable, "-m", "dispatcher", "rehearse"],
         cwd=postroom.folder,
@@ -176,6 +178,7 @@ def test_interrupted_it_leaves_nothing(
         text=True,
         start_new_session=True,
     )
+    signal.signal(signal.SIGINT, before)
     folder = Path(database.removeprefix("sqlite:///")).parent
     try:
         # The ledger is there as soon as the first drill has sent something.
