@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dispatcher.config_accounts import DEFAULT_ACCOUNTS, Account
 from dispatcher.config_accounts import accounts as configured_accounts
 from dispatcher.config_file import ConfigError, Document, Problem, read
-from dispatcher.config_models import Database, Defaults, Dispatcher
+from dispatcher.config_models import Database, Defaults, Dispatcher, Jobs
 from dispatcher.config_problems import problem, unknown_key, validated
 from outbox import settings as outbox_settings
 from outbox.database import parse_url
@@ -30,6 +30,7 @@ __all__ = [
     "Defaults",
     "Dispatcher",
     "Document",
+    "Jobs",
     "Problem",
     "load",
 ]
@@ -44,6 +45,7 @@ class Config:
     defaults: Defaults
     dispatcher: Dispatcher
     accounts: Mapping[str, Account]
+    jobs: Jobs = field(default_factory=Jobs)
 
     @property
     def schema(self) -> str | None:
@@ -99,12 +101,14 @@ def load(file: Path | None = None, environ: Mapping[str, str] | None = None) -> 
         Dispatcher, values.get("dispatcher", {}), ("dispatcher",), document
     )
     problems += found
+    jobs, found = validated(Jobs, values.get("jobs", {}), ("jobs",), document)
+    problems += found
     accounts, found = configured_accounts(document, defaults or Defaults())
     problems += found
     problems += _default_account(document)
-    if problems or database is None or defaults is None or dispatcher is None:
+    if problems or not (database and defaults and dispatcher and jobs):
         raise ConfigError(problems)
-    return Config(document, database, defaults, dispatcher, accounts)
+    return Config(document, database, defaults, dispatcher, accounts, jobs)
 
 
 def _database_problems(document: Document, known: set[str]) -> list[Problem]:

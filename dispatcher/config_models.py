@@ -44,6 +44,23 @@ _Delay = Annotated[Duration, _from_to(timedelta(milliseconds=100), timedelta(day
 _Window = Annotated[Duration, _from_to(timedelta(seconds=1), timedelta(days=365))]
 
 
+def _dotted_name(value: str) -> str:
+    if all(part.isidentifier() for part in value.split(".")):
+        return value
+    raise ValueError('is no module: write its name like "myapp.jobs"')
+
+
+def _address(value: str) -> str:
+    try:
+        return str.__str__(mailbox("alerts_to", value))
+    except InvalidMessage as error:
+        raise ValueError(error.problem) from None
+
+
+_Module = Annotated[str, AfterValidator(_dotted_name)]
+_Address = Annotated[str, AfterValidator(_address)]
+
+
 class Database(Section):
     """``[database]``. ``url`` may be a reference; ``Config.database_url`` resolves it."""
 
@@ -92,6 +109,16 @@ class Dispatcher(Section):
                 f"lease ({format_duration(self.lease)})"
             )
         return self
+
+
+class Jobs(Section):
+    """``[jobs]``: where jobs are declared, and how a process works on them."""
+
+    modules: tuple[_Module, ...] = ()
+    concurrency: int = Field(default=4, ge=1, le=1_000)
+    alerts_to: tuple[_Address, ...] = ()
+    poll_interval: _Poll = timedelta(seconds=1)
+    shutdown_grace: _Grace = timedelta(seconds=30)
 
 
 class Retry(Section):

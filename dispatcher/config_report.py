@@ -48,6 +48,7 @@ def _values(config: Config) -> Iterator[tuple[KeyPath, Any]]:
     yield from _leaves(("database",), config.database)
     yield from _leaves(("defaults",), config.defaults)
     yield from _leaves(("dispatcher",), config.dispatcher)
+    yield from _leaves(("jobs",), config.jobs)
     for name, account in config.accounts.items():
         path = ("accounts", name)
         yield (*path, "provider"), account.provider

@@ -13,20 +13,29 @@ from __future__ import annotations
 
 from outbox import migrations
 from outbox._version import __version__
+from outbox.clock import now
 from outbox.connections import transaction
 from outbox.database import prepare_sqlite
 from outbox.errors import (
+    InputChanged,
     InvalidDatabase,
     InvalidKey,
     InvalidMessage,
     KeyConflict,
+    LeaseLost,
     NotInTransaction,
     OutboxError,
+    Permanent,
+    RetryAfter,
     RetryTransaction,
+    RunNotFinished,
     SchemaTooNew,
     SchemaTooOld,
     UnsupportedConnection,
 )
+from outbox.incoming import deduplicate, deduplicate_async
+from outbox.jobs.job import job
+from outbox.jobs.open_run import open_run
 from outbox.keys import key
 from outbox.message import Address, Attachment, Email, Unsubscribe
 from outbox.producer import (
@@ -53,15 +62,20 @@ __all__ = [
     "Delivery",
     "Email",
     "Enqueued",
+    "InputChanged",
     "InvalidDatabase",
     "InvalidKey",
     "InvalidMessage",
     "KeyConflict",
+    "LeaseLost",
     "NotInTransaction",
     "OutboxError",
+    "Permanent",
     "Recipient",
     "Requested",
+    "RetryAfter",
     "RetryTransaction",
+    "RunNotFinished",
     "SchemaTooNew",
     "SchemaTooOld",
     "TooLate",
@@ -70,14 +84,19 @@ __all__ = [
     "__version__",
     "cancel",
     "cancel_async",
+    "deduplicate",
+    "deduplicate_async",
     "enqueue",
     "enqueue_async",
     "enqueue_many",
     "find",
     "find_async",
+    "job",
     "key",
     "metadata",
     "migrations",
+    "now",
+    "open_run",
     "prepare_sqlite",
     "transaction",
 ]

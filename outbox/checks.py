@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 from sqlalchemy import CheckConstraint
 
@@ -18,12 +20,14 @@ def check_words(name: str, column: str, words: type[StrEnum]) -> CheckConstraint
     return CheckConstraint(f"{column} IS NULL OR {one_of(column, words)}", name=name)
 
 
-def reasons() -> str:
+def reasons(of: Mapping[Any, tuple[str, ...]] | None = None) -> str:
+    """Each state with its own reasons; ``of`` left out, those of deliveries."""
+    table = states.REASONS if of is None else of
     closed = " OR ".join(
         f"(state = '{state}' AND reason IN ({', '.join(repr(str(r)) for r in reasons)}))"
-        for state, reasons in states.REASONS.items()
+        for state, reasons in table.items()
     )
-    without = ", ".join(repr(str(state)) for state in states.REASONS)
+    without = ", ".join(repr(str(state)) for state in table)
     # A CHECK passes on NULL too, so a missing reason has to be asked for by itself.
     return f"(state IN ({without})) = (reason IS NOT NULL) AND (reason IS NULL OR {closed})"
 

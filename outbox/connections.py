@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
 
+from outbox.connection_errors import autocommit, check_dialect, check_free, unsupported
 from outbox.errors import NotInTransaction, UnsupportedConnection
 from outbox.statements import (
     Query,
@@ -29,12 +30,23 @@ from outbox.statements import (
     Steps,
     Work,
     execute_psycopg,
+    execute_psycopg2,
     execute_psycopg_async,
     execute_sqlite,
     translated,
 )
 
-__all__ = ["Query", "Rows", "Steps", "Work", "run", "run_async", "transaction"]
+__all__ = [
+    "Query",
+    "Rows",
+    "Steps",
+    "Work",
+    "opened",
+    "opened_async",
+    "run",
+    "run_async",
+    "transaction",
+]
 
 T = TypeVar("T")
 
@@ -72,17 +84,14 @@ async def run_async(
         return await connection.run_sync(run, work, own_transaction=own_transaction, writes=writes)
     if not _is_psycopg(connection, "AsyncConnection"):
         raise _unsupported(connection, "enqueue_async")
-    if connection.pgconn.pipeline_status:  # see _psycopg_idle
-        async with connection.pipeline():
-            pass
-    idle = connection.info.transaction_status == _IDLE
+    idle = await _async_idle(connection)
     if own_transaction:
-        _check_free("psycopg", in_transaction=not idle)
+        check_free("psycopg", in_transaction=not idle)
         with translated():
             async with connection.transaction():
                 return await run_async(connection, work)
     if writes and connection.autocommit and idle:
-        raise _autocommit("psycopg")
+        raise autocommit("psycopg")
     steps = work("postgresql")
     try:
         query = next(steps)
@@ -106,10 +115,36 @@ def transaction(connection: Any) -> Iterator[Any]:
     Raises RetryTransaction when a lock is not to be had before the connection's
     time-out, and NotInTransaction when one is open already (Django nests them).
     """
-    with translated(), _opened(connection):
+    with opened(connection, "transaction"):
+        yield connection
+
+
+@contextmanager
+def opened(connection: Any, function: str, *, nested: bool = True) -> Iterator[None]:
+    """What :func:`transaction` does, for ``function``; ``nested`` False refuses Django's
+    nesting too, for whoever has to know that it is committed at the end."""
+    with translated(), _opened(connection, function, nested=nested):
         if not isinstance(connection, sqlite3.Connection):
             run(connection, _lock)
-        yield connection
+        yield
+
+
+@asynccontextmanager
+async def opened_async(connection: Any, function: str) -> AsyncIterator[None]:
+    """The same on ``AsyncSession``, ``AsyncConnection`` and psycopg's ``AsyncConnection``."""
+    if isinstance(connection, async_scoped_session):
+        connection = connection()
+    if isinstance(connection, AsyncSession | AsyncConnection):
+        check_free("SQLAlchemy", in_transaction=connection.in_transaction())
+    elif not _is_psycopg(connection, "AsyncConnection"):
+        raise _unsupported(connection, function)
+    else:
+        check_free("psycopg", in_transaction=not await _async_idle(connection))
+    sqlalchemy = isinstance(connection, AsyncSession | AsyncConnection)
+    with translated():
+        async with connection.begin() if sqlalchemy else connection.transaction():
+            await run_async(connection, _lock)
+            yield
 
 
 def _lock(dialect: str) -> Steps[None]:
@@ -122,27 +157,33 @@ _WRITE_NOTHING = text("DELETE FROM outbox_instance WHERE 0")
 
 
 @contextmanager
-def _opened(connection: Any) -> Iterator[None]:
+def _opened(connection: Any, function: str, *, nested: bool) -> Iterator[None]:
     if isinstance(connection, scoped_session):
         connection = connection()
     if isinstance(connection, sqlite3.Connection):
         with _sqlite_transaction(connection):
             yield
     elif _is_psycopg(connection, "Connection"):
-        _check_free("psycopg", in_transaction=not _psycopg_idle(connection))
+        check_free("psycopg", in_transaction=not _psycopg_idle(connection))
         with connection.transaction():
             yield
+    elif _is_psycopg2(connection):
+        check_free("psycopg2", in_transaction=not _psycopg2_idle(connection))
+        with _psycopg2_transaction(connection):
+            yield
     elif isinstance(connection, Session | Connection):
-        _check_free("SQLAlchemy", in_transaction=connection.in_transaction())
+        check_free("SQLAlchemy", in_transaction=connection.in_transaction())
         with connection.begin():
             yield
     elif _is_django(connection):
         from django.db import transaction as django_transaction
 
+        if not nested:
+            check_free("Django", in_transaction=connection.in_atomic_block)
         with django_transaction.atomic(using=connection.alias):
             yield
     else:
-        raise _unsupported(connection, "transaction")
+        raise _unsupported(connection, function)
 
 
 @contextmanager
@@ -150,7 +191,7 @@ def _sqlite_transaction(connection: sqlite3.Connection) -> Iterator[None]:
     if getattr(connection, "autocommit", -1) is False:  # Python 3.12: one is always open
         run(connection, _lock)
     else:
-        _check_free("sqlite3", in_transaction=connection.in_transaction)
+        check_free("sqlite3", in_transaction=connection.in_transaction)
         connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -171,6 +212,29 @@ def _end(connection: sqlite3.Connection, how: str) -> None:
         connection.rollback()
 
 
+@contextmanager
+def _psycopg2_transaction(connection: Any) -> Iterator[None]:
+    """psycopg2 begins by itself, except in autocommit mode, where its ``commit()`` does nothing."""
+    alone = connection.autocommit
+
+    def end(how: str) -> None:
+        if not alone:
+            getattr(connection, how)()
+        else:
+            with connection.cursor() as cursor:
+                cursor.execute(how.upper())
+
+    if alone:
+        end("begin")
+    try:
+        yield
+        end("commit")
+    except BaseException:
+        if not connection.closed:
+            end("rollback")
+        raise
+
+
 # --------------------------------------------------------------------------- #
 # Kinds of connection
 # --------------------------------------------------------------------------- #
@@ -185,12 +249,16 @@ def _executor(connection: Any, *, writes: bool) -> tuple[str, Callable[[Query], 
         return _sqlalchemy(connection, writes=writes)
     if isinstance(connection, sqlite3.Connection):
         if writes and _commits_each(connection):
-            raise _autocommit("sqlite3")
+            raise autocommit("sqlite3")
         return "sqlite", lambda query: execute_sqlite(connection, query)
     if _is_psycopg(connection, "Connection"):
         if writes and connection.autocommit and _psycopg_idle(connection):
-            raise _autocommit("psycopg")
+            raise autocommit("psycopg")
         return "postgresql", lambda query: execute_psycopg(connection, query)
+    if _is_psycopg2(connection):
+        if writes and connection.autocommit and _psycopg2_idle(connection):
+            raise autocommit("psycopg2")
+        return "postgresql", lambda query: execute_psycopg2(connection, query)
     if _is_django(connection):
         return _django(connection, writes=writes)
     raise _unsupported(connection, "enqueue")
@@ -198,7 +266,7 @@ def _executor(connection: Any, *, writes: bool) -> tuple[str, Callable[[Query], 
 
 def _sqlalchemy(connection: Connection, *, writes: bool) -> tuple[str, Callable[[Query], Rows]]:
     name = connection.dialect.name
-    _check_dialect(name)
+    check_dialect(name)
     if not connection.in_transaction():
         connection.begin()
     driver: Any = connection.connection.driver_connection
@@ -226,13 +294,15 @@ def _sqlalchemy(connection: Connection, *, writes: bool) -> tuple[str, Callable[
 
 
 def _django(connection: Any, *, writes: bool) -> tuple[str, Callable[[Query], Rows]]:
-    _check_dialect(connection.vendor)
+    check_dialect(connection.vendor)
     connection.ensure_connection()
     if writes and connection.get_autocommit() and not connection.in_atomic_block:
-        raise _autocommit("Django", cure="with transaction.atomic():")
+        raise autocommit("Django", cure="with transaction.atomic():")
     raw = connection.connection
     if connection.vendor == "sqlite":
         return "sqlite", lambda query: execute_sqlite(raw, query)
+    if _is_psycopg2(raw):
+        return "postgresql", lambda query: execute_psycopg2(raw, query)
     if not _is_psycopg(raw, "Connection"):
         raise _unsupported(raw, "enqueue")
     return "postgresql", lambda query: execute_psycopg(raw, query)
@@ -272,50 +342,35 @@ def _psycopg_idle(connection: Any) -> bool:
     return bool(connection.info.transaction_status == _IDLE)
 
 
+async def _async_idle(connection: Any) -> bool:
+    if connection.pgconn.pipeline_status:  # see _psycopg_idle
+        async with connection.pipeline():
+            pass
+    return bool(connection.info.transaction_status == _IDLE)
+
+
 def _is_psycopg(connection: Any, kind: str) -> bool:
     psycopg = sys.modules.get("psycopg")
     return psycopg is not None and isinstance(connection, getattr(psycopg, kind))
+
+
+def _is_psycopg2(connection: Any) -> bool:
+    extensions = sys.modules.get("psycopg2.extensions")
+    return extensions is not None and isinstance(connection, extensions.connection)
+
+
+def _psycopg2_idle(connection: Any) -> bool:
+    return bool(connection.get_transaction_status() == _IDLE)
 
 
 def _is_django(connection: Any) -> bool:
     return hasattr(connection, "in_atomic_block") and hasattr(connection, "ensure_connection")
 
 
-# --------------------------------------------------------------------------- #
-# Errors
-# --------------------------------------------------------------------------- #
-
-
-def _autocommit(kind: str, *, cure: str = "with outbox.transaction(conn):") -> NotInTransaction:
-    return NotInTransaction(
-        f"this {kind} connection is in autocommit mode, so the delivery would be committed on its "
-        f'own.\n  Use "{cure}", or pass own_transaction=True if there is nothing to commit it with.'
-    )
-
-
-def _check_free(kind: str, *, in_transaction: bool) -> None:
-    if in_transaction:
-        raise NotInTransaction(
-            f"this {kind} connection is in a transaction already; commit or roll it back first, or "
-            "enqueue in that one"
-        )
-
-
-def _check_dialect(name: str) -> None:
-    if name not in {"sqlite", "postgresql"}:
-        raise UnsupportedConnection(
-            f"the outbox lives in SQLite or PostgreSQL, not in {name}: enqueue on a connection "
-            "to the database that holds its tables"
-        )
-
-
 def _unsupported(connection: Any, function: str) -> UnsupportedConnection:
-    kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
-    if isinstance(connection, AsyncSession | AsyncConnection) or _is_psycopg(
-        connection, "AsyncConnection"
-    ):
-        return UnsupportedConnection(f"{kind} is asynchronous: await outbox.enqueue_async(…)")
-    return UnsupportedConnection(
-        f"{function} does not know {kind}: pass an SQLAlchemy Session or Connection, a sqlite3 or "
-        "psycopg connection, or Django's connection"
+    asynchronous = isinstance(connection, AsyncSession | AsyncConnection | async_scoped_session)
+    return unsupported(
+        connection,
+        function,
+        asynchronous=asynchronous or _is_psycopg(connection, "AsyncConnection"),
     )

@@ -66,14 +66,17 @@ def parse_url(text: str) -> URL:
     )
 
 
-def open_engine(url: str, *, schema: str | None = None) -> Engine:
+def open_engine(url: str, *, schema: str | None = None, connections: int | None = None) -> Engine:
     """An engine for ``url``; on PostgreSQL its connections search ``schema`` first.
+
+    connections: how many threads may need one at once; None: as many as SQLAlchemy's pool has.
 
     Raises InvalidDatabase when the URL or its driver cannot be used.
     """
     parsed = parse_url(url)
+    room = {} if connections is None else {"pool_size": connections}
     with _named_driver_errors():
-        engine = create_engine(parsed, **_options(parsed, schema))
+        engine = create_engine(parsed, **_options(parsed, schema), **room)
     _prepare(engine, parsed)
     return engine
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from alembic.script import ScriptDirectory
 
 VERSION_TABLE = "outbox_schema_version"
-HEAD = "0002"
+HEAD = "0003"
 """The revision this version of the code needs."""
 
 _VERSION = table(VERSION_TABLE, column("version_num", String()))

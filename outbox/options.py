@@ -19,7 +19,10 @@ FIRST_YEAR, LAST_YEAR = 1970, 9998
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to send: columns of the row, no part of the message."""
+    """How to send: columns of the row, no part of the message.
+
+    ``run_key`` is not the producer's to say: it is that of the run whose transaction this is.
+    """
 
     account: str
     send_after: datetime | None
@@ -28,6 +31,7 @@ class Options:
     priority: int
     tenant: str | None
     if_exists: IfExists
+    run_key: str | None = None
 
 
 def options(

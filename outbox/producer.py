@@ -93,7 +93,7 @@ def enqueue(
     UnsupportedConnection, SchemaTooOld or RetryTransaction; then nothing of
     this call is in the transaction.
     """
-    work = _one(
+    work = writing(
         message,
         key,
         chosen(
@@ -119,7 +119,7 @@ async def enqueue_async(
 ) -> Enqueued:
     """:func:`enqueue` for ``AsyncSession``, ``AsyncConnection`` and psycopg's
     ``AsyncConnection``; same arguments, same errors."""
-    work = _one(message, key, chosen(**options))
+    work = writing(message, key, chosen(**options))
     return await connections.run_async(connection, work, own_transaction=own_transaction)
 
 
@@ -207,7 +207,9 @@ def _item(message: Email, key: str) -> _Item:
     return _Item(check_key(key), message, fingerprint(message), text)
 
 
-def _one(message: Email, key: str, options: Options) -> Work[Enqueued]:
+def writing(message: Email, key: str, options: Options) -> Work[Enqueued]:
+    """The steps of one enqueue, for whoever has a connection. Raises what :func:`enqueue`
+    raises for message and key, before any step."""
     item = _item(message, key)
 
     def work(dialect: str) -> Steps[Enqueued]:
@@ -229,7 +231,7 @@ def _row(item: _Item, options: Options) -> Mapping[str, Any]:
         "priority": options.priority,
         "tenant": options.tenant,
         "tags": item.email.tags_json(),
-        "run_key": None,
+        "run_key": options.run_key,
         "sender_domain": None if item.email.from_ is None else item.email.from_.domain.lower(),
     }
 

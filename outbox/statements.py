@@ -11,6 +11,7 @@ What the databases say is translated here, in one place, into errors that name t
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -89,6 +90,15 @@ def execute_psycopg(connection: Any, query: Query) -> Rows:
         return cursor.fetchall() if returns else []
 
 
+def execute_psycopg2(connection: Any, query: Query) -> Rows:
+    """psycopg2 puts the parameters into the text itself; names and casts are psycopg's."""
+    extensions: Any = sys.modules["psycopg2.extensions"]
+    sql, parameters, returns = _text(query, "postgresql")
+    with connection.cursor(cursor_factory=extensions.cursor) as cursor:
+        cursor.execute(sql, parameters)
+        return [tuple(row) for row in cursor.fetchall()] if returns else []
+
+
 async def execute_psycopg_async(connection: Any, query: Query) -> Rows:
     import psycopg
 
@@ -116,7 +126,8 @@ def _known_error(error: Exception) -> OutboxError | None:
     cause = (
         getattr(cause, "__cause__", None) if type(cause).__module__ == "django.db.utils" else cause
     )
-    said, state = str(cause), getattr(cause, "sqlstate", None)
+    # psycopg says sqlstate, psycopg2 pgcode.
+    said, state = str(cause), getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
     if (state == "42P01" and '"outbox_' in said) or "no such table: outbox_" in said:
         return SchemaTooOld('this database has no outbox tables: run "postroom migrate"')
     if state in {"40001", "40P01", "55P03"}:

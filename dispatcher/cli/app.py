@@ -15,6 +15,7 @@ from dispatcher.cli.deliveries import deliveries_app
 from dispatcher.cli.dispatch import dispatch
 from dispatcher.cli.enqueue import enqueue
 from dispatcher.cli.init import init
+from dispatcher.cli.jobs import jobs_app
 from dispatcher.cli.migrate import migrate
 from dispatcher.cli.rehearse import rehearse
 from dispatcher.cli.schema import schema_app
@@ -73,6 +74,7 @@ app.command()(status)
 add_verbs(deliveries_app)
 app.add_typer(deliveries_app, name="deliveries")
 app.add_typer(accounts_app, name="accounts")
+app.add_typer(jobs_app, name="jobs")
 app.command()(audit)
 app.command()(enqueue)
 app.add_typer(config_app, name="config")

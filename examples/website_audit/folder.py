@@ -6,7 +6,7 @@ Links decide which files are looked at, and pages are written by others: a link
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
@@ -25,7 +25,7 @@ from examples.website_audit.site import (
 _INDEX = "index.html"
 
 
-def collect_folder(folder: Path, limits: Limits) -> Site:
+def collect_folder(folder: Path, limits: Limits, on_page: Callable[[int], None]) -> Site:
     """Every HTML page below ``folder``, and what its internal links lead to.
 
     Raises SiteUnavailable when there is no such folder, or no page in it.
@@ -36,9 +36,12 @@ def collect_folder(folder: Path, limits: Limits) -> Site:
     files = sorted(path for path in root.rglob("*.html") if _is_inside(root, path))
     if not files:
         raise SiteUnavailable(f"{folder}: there is no .html file in this folder")
-    pages = tuple(_read(root, path, limits) for path in files[: limits.pages])
+    pages: list[Page] = []
+    for path in files[: limits.pages]:
+        pages.append(_read(root, path, limits))
+        on_page(len(pages))
     return Site(
-        pages=pages,
+        pages=tuple(pages),
         answers={address: _status(root, address) for address in _targets(pages)},
         left_out=len(files) - len(pages),
     )

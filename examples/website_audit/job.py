@@ -3,12 +3,12 @@
 The order of things is what makes this safe to start at any time, any number
 of times, from any number of places:
 
-1. Ask whether the run is complete. If so, nothing is done, not even fetched.
+1. Open the run of this site and this week. If it is complete already, or
+   another process is at it, nothing is done, not even fetched.
 2. Fetch the pages. It may take a minute, so no transaction is open: a lock held
-   that long would stop everybody else.
-3. One transaction: the run's completion, the report, and the pending delivery.
-   Completion comes first, because its unique key is the guard: of two processes
-   that got this far, one waits there for the other and then stops.
+   that long would stop everybody else. The run's lease is renewed meanwhile.
+3. One transaction, ``run.finish``: the report, the pending delivery, and that the
+   run is complete. It is refused if another process has taken the run over.
 4. COMMIT. Before it, nothing has happened, whatever crashes; after it, everything
    has, and the dispatcher will deliver the mail, whatever crashes.
 
@@ -17,106 +17,59 @@ Nothing here sends anything. The job ends when the delivery is *pending*.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Engine
 
 import outbox
 from examples.website_audit import schema
 from examples.website_audit.customers import Customer
 from examples.website_audit.fetch import collect
-from examples.website_audit.findings import find
-from examples.website_audit.periods import Week
+from examples.website_audit.findings import RULES_VERSION, find
 from examples.website_audit.report import Report, email, plural
+from outbox.periods import Period
 
 JOB = "website-audit"
-
-
-@dataclass(frozen=True)
-class Written:
-    """This start did the work."""
-
-    run_key: str
-    pages: int
-    findings: int
-    delivery: outbox.Enqueued
-
-    def explain(self) -> str:
-        return (
-            f"{self.run_key}: {plural(self.pages, 'page')} read, "
-            f"{plural(self.findings, 'finding')} written, 1 delivery {self.delivery.state}"
-        )
-
-
-@dataclass(frozen=True)
-class AlreadyComplete:
-    """An earlier start did the work; this one changed nothing."""
-
-    run_key: str
-    completed_at: datetime | None
-    delivery_state: str
-
-    def explain(self) -> str:
-        since = f" since {self.completed_at:%Y-%m-%d %H:%M:%SZ}" if self.completed_at else ""
-        return (
-            f"{self.run_key}: complete{since}, nothing written; "
-            f"its delivery is {self.delivery_state}"
-        )
-
-
-def run_key(customer: Customer, week: Week) -> str:
-    """The run's identity: what it is about and when, never when it was started."""
-    return outbox.key(JOB, customer.id, week.label)
-
-
-def delivery_key(customer: Customer, week: Week) -> str:
-    """The identity of the mail to the owner, named inside its run."""
-    return outbox.key(JOB, customer.id, week.label, "owner")
+LEASE = timedelta(seconds=60)
+"""How long a run stays a process's own without a sign of life from it."""
 
 
 def audit(
     engine: Engine,
     customer: Customer,
-    week: Week,
+    week: Period,
     *,
     send_before: datetime | None = None,
-    before_commit: Callable[[Connection], None] | None = None,
-) -> Written | AlreadyComplete:
-    """Audit one customer's site for one week, unless that is done already.
+    lease: timedelta = LEASE,
+) -> str:
+    """Audit one customer's site for one week, unless that is done already; say how it stands.
 
-    ``send_before`` is the instant from which the mail is not worth sending any
-    more. ``before_commit`` is called after the last write and before COMMIT;
-    it is there to rehearse a crash in the worst moment.
+    ``send_before`` is the instant from which the mail is not worth sending any more.
 
-    Raises SiteUnavailable when the site cannot be read; nothing is written then.
+    Raises SiteUnavailable when the site cannot be read: nothing is written then, and the next
+    start tries again. Raises InputChanged when the week was audited from another site, or by
+    other rules.
     """
-    key = run_key(customer, week)
-    with engine.connect() as connection:
-        if schema.completed_at(connection, key):
-            return _earlier_run(connection, customer, week)
+    with outbox.open_run(
+        JOB,
+        subject=customer.id,
+        period=week,
+        inputs={"site": customer.site_name, "rules": RULES_VERSION},
+        database=engine.url.render_as_string(hide_password=False),
+        lease=lease,
+    ) as run:
+        if not run.mine:  # complete already, or busy elsewhere
+            return run.explain()
+        site = collect(customer.site, on_page=run.progress)
+        report = Report(customer, week, len(site.pages), find(site), site.left_out)
+        run.output(records=len(report.findings), summary={"pages": report.pages})
+        with engine.connect() as connection, run.finish(connection) as tx:
+            schema.write_report(connection, run.key, report)
+            tx.enqueue(email(report), name="owner", send_before=send_before)
+        pages, findings = plural(report.pages, "page"), plural(len(report.findings), "finding")
+        return f"{run.explain()}; {pages} read, {findings} written"
 
-    site = collect(customer.site)
-    report = Report(customer, week, len(site.pages), find(site), site.left_out)
 
-    with engine.begin() as connection:
-        if not schema.complete(connection, key, report, at=datetime.now(UTC)):
-            return _earlier_run(connection, customer, week)  # done while we were fetching
-        schema.write_report(connection, key, report)
-        delivery = outbox.enqueue(
-            connection, email(report), key=delivery_key(customer, week), send_before=send_before
-        )
-        if before_commit:
-            before_commit(connection)
-    return Written(key, report.pages, len(report.findings), delivery)
-
-
-def _earlier_run(connection: Connection, customer: Customer, week: Week) -> AlreadyComplete:
-    key = run_key(customer, week)
-    delivery = outbox.find(connection, delivery_key(customer, week))
-    return AlreadyComplete(
-        run_key=key,
-        completed_at=schema.completed_at(connection, key),
-        delivery_state=str(delivery.state) if delivery else "no longer kept",
-    )
+def delivery_key(customer: Customer, week: Period) -> str:
+    """The key of the mail to the owner, as the run derives it: for whoever looks for it later."""
+    return outbox.key(JOB, customer.id, week.label, "owner")

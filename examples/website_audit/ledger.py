@@ -10,9 +10,11 @@ from sqlalchemy import Connection, Engine, column, func, select, table
 
 import outbox
 from examples.website_audit import schema
+from examples.website_audit.job import JOB
 from examples.website_audit.report import plural
 
 _deliveries = table("outbox_deliveries", column("state"))
+_runs = table("outbox_runs", column("job"), column("state"), column("records"))
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,7 @@ class Counts:
     """How many rows there are in one view of the database."""
 
     runs: int = 0
+    """Complete ones."""
     findings: int = 0
     """What the runs say they found."""
     rows: int = 0
@@ -49,15 +52,14 @@ def count(connection: Connection) -> Counts:
     """What ``connection`` sees, including what it has not committed yet."""
     states = select(_deliveries.c.state, func.count()).group_by(_deliveries.c.state)
     by_state: dict[str, int] = {row[0]: row[1] for row in connection.execute(states)}
+    complete = (_runs.c.job == JOB, _runs.c.state == "succeeded")
     runs, findings = connection.execute(
-        select(func.count(), func.coalesce(func.sum(schema.audit_runs.c.findings), 0)).select_from(
-            schema.audit_runs
-        )
+        select(func.count(), func.coalesce(func.sum(_runs.c.records), 0)).where(*complete)
     ).one()
     return Counts(
         runs=runs,
-        findings=findings,
-        rows=connection.scalar(select(func.count()).select_from(schema.audit_reports)) or 0,
+        findings=int(findings),
+        rows=connection.scalar(select(func.count()).select_from(schema.audit_findings)) or 0,
         deliveries=sum(by_state.values()),
         accepted=by_state.get("accepted", 0),
     )

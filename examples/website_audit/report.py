@@ -11,14 +11,15 @@ import io
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from html import escape
 from itertools import groupby
+from zoneinfo import ZoneInfo
 
 from examples.website_audit.customers import Customer
 from examples.website_audit.findings import RULES, Finding, Severity
-from examples.website_audit.periods import Week
 from outbox import Attachment, Email
+from outbox.periods import Period
 
 MAX_LISTED = 40
 """Findings shown in the mail itself; all of them are in the attached file."""
@@ -45,7 +46,7 @@ class Report:
     """One customer's audit of one week."""
 
     customer: Customer
-    week: Week
+    week: Period
     pages: int
     findings: tuple[Finding, ...]
     left_out: int = 0
@@ -77,7 +78,7 @@ def csv_file(report: Report) -> bytes:
 
 def text_body(report: Report) -> str:
     """The summary for readers of plain text."""
-    lines = [f"Website audit of {report.customer.name}", _days(report.week), "", *_summary(report)]
+    lines = [f"Website audit of {report.customer.name}", _days(report), "", *_summary(report)]
     for page, findings in _by_page(report):
         lines += ["", page, *(f"  {found.severity:<8} {found.sentence}" for found in findings)]
     return "\n".join([*lines, "", *_closing(report), ""])
@@ -91,7 +92,7 @@ def html_body(report: Report) -> str:
     name = escape(report.customer.name)
     parts = [
         f'<h1 style="margin:0;font-size:22px;line-height:28px">{name}</h1>',
-        f'<p style="margin:4px 0 20px;color:#5f6b73">Website audit, {_days(report.week)}</p>',
+        f'<p style="margin:4px 0 20px;color:#5f6b73">Website audit, {_days(report)}</p>',
         *(f'<p style="margin:0 0 8px">{escape(line)}</p>' for line in _summary(report)),
         *(_page_section(page, findings) for page, findings in _by_page(report)),
         *(
@@ -119,9 +120,11 @@ def _title(report: Report) -> str:
     return f"{found} at {report.customer.name}"
 
 
-def _days(week: Week) -> str:
+def _days(report: Report) -> str:
     """``23 to 29 November 2026``, with months and years named as often as needed."""
-    first, last = week.monday, week.sunday
+    zone = ZoneInfo(report.customer.timezone)
+    first = report.week.start.astimezone(zone).date()
+    last = (report.week.end - timedelta(seconds=1)).astimezone(zone).date()
     begin = f"{first.day}"
     if first.month != last.month:
         begin = _day(first) if first.year != last.year else f"{first.day} {_month(first)}"

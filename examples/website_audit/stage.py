@@ -14,7 +14,6 @@ from examples.website_audit.__main__ import open_engine
 from examples.website_audit.customers import Customer
 from examples.website_audit.job import delivery_key
 from examples.website_audit.ledger import Books, read_books
-from examples.website_audit.periods import week
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -46,6 +45,8 @@ class Stage:
     week: str
     customers: tuple[Customer, ...]
     site: str | None = None
+    lease: int | None = None
+    """Seconds for which a run stays a silent process's own; None: as the job says."""
 
     @property
     def config(self) -> Path:
@@ -62,8 +63,7 @@ class Stage:
     @property
     def keys(self) -> tuple[str, ...]:
         return tuple(
-            delivery_key(customer, week(self.week, customer.timezone))
-            for customer in self.customers
+            delivery_key(customer, customer.weeks.period(self.week)) for customer in self.customers
         )
 
     def prepare(self) -> None:
@@ -82,6 +82,8 @@ class Stage:
     def run_job(self, *, module: str = "examples.website_audit", expect: int = 0) -> str:
         """Start the job as a process; return the last line it printed."""
         command = [sys.executable, "-m", module, "--database", self.database, "--week", self.week]
+        if self.lease is not None:
+            command += ["--lease", str(self.lease)]
         if self.site is not None:
             command += ["--site", self.customers[0].site]
         output = self._run(command, f"python -m {module} --week {self.week}", expect=expect)

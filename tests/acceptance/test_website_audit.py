@@ -14,22 +14,24 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Barrier, Thread
+from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine, event
 
 import outbox
 from examples.website_audit import schema
 from examples.website_audit.__main__ import choose_week, open_engine
 from examples.website_audit.customers import examples, for_site
-from examples.website_audit.job import AlreadyComplete, Written, audit
+from examples.website_audit.job import audit
 from examples.website_audit.ledger import Counts, count
-from examples.website_audit.periods import following, latest_complete, week
+from tests.conformance.job_rig import lapse
 
 REPOSITORY = Path(__file__).parents[2]
 BAKERY = examples()[0]
-W48 = week("2026-W48", BAKERY.timezone)
-KEY = "website-audit:site-42:2026-W48:owner"
+W48 = BAKERY.weeks.period("2026-W48")
+RUN = "website-audit:site-42:2026-W48"
+KEY = f"{RUN}:owner"
 
 
 @pytest.fixture
@@ -43,6 +45,16 @@ def engine(database_url: str) -> Iterator[Engine]:
 def counts(engine: Engine) -> Counts:
     with engine.connect() as connection:
         return count(connection)
+
+
+def recorded(engine: Engine, columns: str) -> list[tuple[Any, ...]]:
+    """Some columns of the run and its attempts, in the order of these."""
+    join = "outbox_runs r JOIN outbox_run_attempts a ON a.run_id = r.id"
+    with engine.connect() as connection:
+        found = connection.exec_driver_sql(
+            f"SELECT {columns} FROM {join} WHERE run_key = '{RUN}' ORDER BY number"
+        )
+        return [tuple(row) for row in found]
 
 
 def run(
@@ -61,18 +73,18 @@ def run(
 
 def test_a_run_writes_its_report_and_a_pending_delivery(engine: Engine) -> None:
     """One start: a completed run, a row for each finding, and one mail to the owner, pending."""
-    result = audit(engine, BAKERY, W48)
-    assert isinstance(result, Written)
-    assert "8 pages read, 13 findings written, 1 delivery pending" in result.explain()
+    said = audit(engine, BAKERY, W48)
+    assert said.endswith("is complete: 1 delivery pending; 8 pages read, 13 findings written")
     assert counts(engine) == Counts(runs=1, findings=13, rows=13, deliveries=1, accepted=0)
     with engine.connect() as connection:
         found = outbox.find(connection, KEY)
-        run_row = connection.execute(select(schema.audit_runs)).mappings().one()
     assert found is not None
     assert [recipient.address for recipient in found.recipients] == ["ana@example.org"]
     assert found.message is not None
     assert [file.filename for file in found.message.attachments] == ["findings.csv"]
-    assert (run_row["week_start"], run_row["week_end"]) == (W48.start, W48.end)
+    assert found.run_key == RUN
+    stored = "state, records, output_summary, progress_done"
+    assert recorded(engine, stored) == [("succeeded", 13, '{"pages":8}', 8)]
 
 
 def test_the_same_period_again_changes_nothing_and_says_so(engine: Engine) -> None:
@@ -80,9 +92,8 @@ def test_the_same_period_again_changes_nothing_and_says_so(engine: Engine) -> No
     audit(engine, BAKERY, W48)
     before = counts(engine)
     again = audit(engine, BAKERY, W48)
-    assert isinstance(again, AlreadyComplete)
-    assert "complete since 20" in again.explain()
-    assert "nothing written; its delivery is pending" in again.explain()
+    assert again.startswith(f"{RUN} is complete since ")
+    assert again.endswith("(attempt 1); 1 delivery pending")
     assert counts(engine) == before
 
 
@@ -90,9 +101,9 @@ def test_a_complete_run_does_not_even_fetch(engine: Engine, tmp_path: Path) -> N
     """The second start needs no website: a site that is gone by then is no error."""
     folder = shutil.copytree(BAKERY.site, tmp_path / "site")
     mine = for_site(str(folder))
-    assert isinstance(audit(engine, mine, W48), Written)
+    assert "is complete:" in audit(engine, mine, W48)
     shutil.rmtree(folder)
-    assert isinstance(audit(engine, mine, W48), AlreadyComplete)
+    assert "is complete since" in audit(engine, mine, W48)
 
 
 def test_a_changed_site_does_not_change_a_complete_run(engine: Engine, tmp_path: Path) -> None:
@@ -102,35 +113,35 @@ def test_a_changed_site_does_not_change_a_complete_run(engine: Engine, tmp_path:
     audit(engine, mine, W48)
     before = counts(engine)
     (folder / "index.html").write_text("<p>changed", encoding="utf-8")
-    assert isinstance(audit(engine, mine, W48), AlreadyComplete)
+    assert "is complete since" in audit(engine, mine, W48)
     assert counts(engine) == before
-    assert isinstance(audit(engine, mine, following(W48, mine.timezone)), Written)
+    assert "is complete:" in audit(engine, mine, mine.weeks.after(W48))
 
 
 def test_starts_at_the_same_moment_write_once(engine: Engine) -> None:
-    """Four processes that all found nothing and fetched: one writes, the others say it is done."""
+    """Of four starts at once one does the work; the others say that it is done, or who is at it."""
     barrier = Barrier(4)
 
-    def start() -> Written | AlreadyComplete:
+    def start() -> str:
         barrier.wait()
         return audit(engine, BAKERY, W48)
 
     with ThreadPoolExecutor(4) as pool:
         results = [job.result() for job in [pool.submit(start) for _ in range(4)]]
-    assert sorted(type(result).__name__ for result in results) == ["AlreadyComplete"] * 3 + [
-        "Written"
-    ]
+    done = [said for said in results if "is complete:" in said]
+    others = [s for s in results if "is complete since" in s or "is running elsewhere" in s]
+    assert (len(done), len(others)) == (1, 3), results
     assert counts(engine) == Counts(runs=1, findings=13, rows=13, deliveries=1)
 
 
-def test_whoever_fetched_in_vain_is_stopped_by_the_guard(engine: Engine) -> None:
-    """A run that is completed by another start, while this one fetches, is not written again."""
-    others: list[Written | AlreadyComplete] = []
+def test_while_one_start_fetches_the_others_do_nothing(engine: Engine) -> None:
+    """A run that is being worked on is nobody else's: they are told so, and fetch nothing."""
+    others: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             # The other start happens inside this one's fetching: no transaction may be open now.
-            others.append(audit(engine, replace(mine, site=BAKERY.site), W48))
+            others.append(audit(engine, mine, W48))
             self.send_response(200)
             self.send_header("Content-Type", "text/html")
             self.end_headers()
@@ -143,13 +154,23 @@ def test_whoever_fetched_in_vain_is_stopped_by_the_guard(engine: Engine) -> None
         thread = Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
-            result = audit(engine, mine, W48)
+            said = audit(engine, mine, W48)
         finally:
             server.shutdown()
             thread.join()
-    assert [type(other) for other in others] == [Written, AlreadyComplete]
-    assert isinstance(result, AlreadyComplete)
-    assert counts(engine) == Counts(runs=1, findings=13, rows=13, deliveries=1)
+    assert len(others) == 2  # one for robots.txt, one for the page
+    assert all("is running elsewhere since" in other for other in others)
+    assert "is complete: 1 delivery pending; 1 page read" in said
+    assert counts(engine).runs == counts(engine).deliveries == 1
+
+
+def test_another_site_for_a_complete_week_is_an_error(engine: Engine, tmp_path: Path) -> None:
+    """An old report never stands for another site silently; the same folder elsewhere is no other."""
+    audit(engine, BAKERY, W48)
+    moved = replace(BAKERY, site=str(shutil.copytree(BAKERY.site, tmp_path / "bakery")))
+    assert "is complete since" in audit(engine, moved, W48)
+    with pytest.raises(outbox.InputChanged, match="site"):
+        audit(engine, replace(BAKERY, site=examples()[1].site), W48)
 
 
 def test_a_failure_before_commit_leaves_nothing(engine: Engine) -> None:
@@ -159,10 +180,13 @@ def test_a_failure_before_commit_leaves_nothing(engine: Engine) -> None:
         assert count(connection) == Counts(runs=1, findings=13, rows=13, deliveries=1)
         raise RuntimeError("out of disk")
 
+    event.listen(engine, "commit", fail)
     with pytest.raises(RuntimeError, match="out of disk"):
-        audit(engine, BAKERY, W48, before_commit=fail)
+        audit(engine, BAKERY, W48)
+    event.remove(engine, "commit", fail)
     assert counts(engine) == Counts()
-    assert isinstance(audit(engine, BAKERY, W48), Written)
+    assert recorded(engine, "state, error") == [("planned", "RuntimeError: out of disk")]
+    assert "is complete:" in audit(engine, BAKERY, W48)
 
 
 def test_a_delivery_that_cannot_be_written_takes_the_report_back(engine: Engine) -> None:
@@ -180,6 +204,7 @@ def test_a_process_killed_before_commit_leaves_nothing(engine: Engine, database_
     killed = run(
         "--database", database_url, "--week", "2026-W48", module="examples.website_audit.crash"
     )
+    lapse(database_url)
     assert killed.returncode == -signal.SIGKILL
     assert killed.stdout.strip() == "in the open transaction: 1 run, 13 report rows, 1 delivery"
     assert counts(engine) == Counts()
@@ -201,7 +226,9 @@ def test_one_site_that_is_down_does_not_cost_the_others_their_report(
     ("arguments", "code", "line"),
     [
         (["--week", "2026-W48"], 2, "--database"),
-        (["--database", "sqlite:///x.db", "--week", "2027-W53"], 2, "no such week in that year"),
+        (["--database", "sqlite:///x.db", "--week", "2027-W53"], 2, "is no label of this rule"),
+        (["--database", "sqlite:///x.db", "--week", "2026-48"], 2, "write one like 2026-W48"),
+        (["--database", "sqlite:///x.db", "--lease", "0"], 2, "--lease: at least 1 second"),
         (["--database", "nonsense"], 3, "--database: write sqlite:///path"),
         (["--database", "mysql://localhost/x"], 3, "mysql is not supported"),
         (["--database", "sqlite:////no/such/folder/x.db"], 3, "unable to open database file"),
@@ -224,10 +251,10 @@ def test_a_database_without_outbox_tables_is_named(empty_sqlite_url: str) -> Non
 def test_the_week_and_its_deadline() -> None:
     """Without a week the latest complete one is meant, and its mail is pointless after the next."""
     now = datetime(2026, 12, 2, 9, 0, tzinfo=UTC)
-    chosen, send_before = choose_week(None, "Europe/Lisbon", now)
-    assert chosen == latest_complete(now, "Europe/Lisbon") == W48
-    assert send_before == following(W48, "Europe/Lisbon").end
-    assert choose_week("2026-W40", "Europe/Lisbon", now)[1] is None
+    chosen, send_before = choose_week(None, BAKERY, now)
+    assert chosen == W48
+    assert send_before == BAKERY.weeks.period("2026-W49").end
+    assert choose_week("2026-W40", BAKERY, now)[1] is None
 
 
 def mails(var: Path) -> dict[str, bytes]:

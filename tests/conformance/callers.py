@@ -26,7 +26,9 @@ class Caller(Protocol):
     async def cancel(self, key: str) -> Any: ...
 
 
-class _Synchronous:
+class Synchronous:
+    """What every synchronous connection does alike."""
+
     def __init__(self, connection: Any) -> None:
         self.connection = connection
 
@@ -40,7 +42,7 @@ class _Synchronous:
         return outbox.cancel(self.connection, key)
 
 
-class Driver(_Synchronous):
+class Driver(Synchronous):
     """sqlite3 and psycopg, in transactions that begin by themselves or by BEGIN."""
 
     def __init__(self, connection: Any, *, begin: str | None = None) -> None:
@@ -72,7 +74,7 @@ class Driver(_Synchronous):
             getattr(self.connection, how.lower())()
 
 
-class Block(_Synchronous):
+class Block(Synchronous):
     """A transaction that is a ``with`` block: psycopg's and Django's."""
 
     def __init__(
@@ -106,7 +108,7 @@ class Block(_Synchronous):
         self._open.pop().__exit__(type(reason), reason, None)
 
 
-class SqlAlchemy(_Synchronous):
+class SqlAlchemy(Synchronous):
     _nested: Any = None
 
     async def execute(self, sql: str) -> None:

@@ -20,6 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, create_async_e
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 import outbox
+from tests.conformance import psycopg2_rig
 from tests.conformance.callers import (
     AsyncBlock,
     AsyncDriver,
@@ -195,6 +196,8 @@ KINDS: tuple[Kind, ...] = (
     Kind("psycopg-dicts", _PG, _psycopg(row_factory=dict_row)),
     Kind("psycopg-pipeline", _PG, _psycopg(pipeline=True)),
     Kind("psycopg-pipeline-block", _PG, _psycopg(pipeline=True, autocommit=True, block=True)),
+    Kind("psycopg2", _PG, psycopg2_rig.opened()),
+    Kind("psycopg2-autocommit-begin", _PG, psycopg2_rig.opened(autocommit=True)),
     Kind("session-sqlite", _LITE, _sqlalchemy(Session), savepoints=False),
     Kind("session-sqlite-prepared", _LITE, _sqlalchemy(Session, prepared=True)),
     Kind("session-postgresql", _PG, _sqlalchemy(Session)),

@@ -32,6 +32,7 @@ _VARYING = (
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{3})?Z", "INSTANT"),
     (r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d \+0000", "DATE"),
     (r"\d\d:\d\d:\d\d(\.\d|Z)", "TIME"),
+    (r"\d{4}-W\d\d", "WEEK"),
     (r"\d{4}-\d\d-\d\d UTC", "DAY"),
     (r"\d[\d.]* (s|min|h)\b", "SPAN"),
     (r"(sqlite|postgresql) \d[\d.]*", "SERVER"),

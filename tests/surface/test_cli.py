@@ -456,7 +456,7 @@ def test_a_quiet_outbox_exits_with_0(ready: CommandLine) -> None:
     assert ended.code == 0
     assert "Nothing needs you." in ended.out
     assert "delivers to nobody" in ended.out
-    assert "schema 0002 (current)" in ended.out
+    assert "schema 0003 (current)" in ended.out
 
 
 def test_status_exits_with_1_when_something_needs_a_person(ready: CommandLine) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import outbox
-from outbox import migrations
+from outbox import jobs, migrations, periods
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,15 +23,20 @@ NAMES = [
     "Delivery",
     "Email",
     "Enqueued",
+    "InputChanged",
     "InvalidDatabase",
     "InvalidKey",
     "InvalidMessage",
     "KeyConflict",
+    "LeaseLost",
     "NotInTransaction",
     "OutboxError",
+    "Permanent",
     "Recipient",
     "Requested",
+    "RetryAfter",
     "RetryTransaction",
+    "RunNotFinished",
     "SchemaTooNew",
     "SchemaTooOld",
     "TooLate",
@@ -39,16 +45,35 @@ NAMES = [
     "__version__",
     "cancel",
     "cancel_async",
+    "deduplicate",
+    "deduplicate_async",
     "enqueue",
     "enqueue_async",
     "enqueue_many",
     "find",
     "find_async",
+    "job",
     "key",
     "metadata",
     "migrations",
+    "now",
+    "open_run",
     "prepare_sqlite",
     "transaction",
+]
+
+PERIODS = [
+    "InvalidPeriod",
+    "InvalidRule",
+    "Period",
+    "Rule",
+    "cron",
+    "daily",
+    "hourly",
+    "monthly",
+    "quarterly",
+    "weekly",
+    "yearly",
 ]
 
 _OPTIONS = (
@@ -63,7 +88,21 @@ SIGNATURES = {
     "enqueue_many": f"(connection, items, *, {_OPTIONS})",
     "find": "(connection, key)",
     "find_async": "(connection, key)",
+    "job": (
+        "(name, *, period, due=None, subjects=None, inputs=None, missed='latest', grace='2m', "
+        "useful_for=None, overlap='wait', overdue_after=None, attempts=10, first_delay='1m', "
+        "max_delay='1h', permanent=(), expects=None, lease='60s', concurrency=None, priority=0, "
+        "per_round=100)"
+    ),
     "key": "(*parts)",
+    "deduplicate": "(connection, source, event_id)",
+    "deduplicate_async": "(connection, source, event_id)",
+    "now": "()",
+    "open_run": (
+        "(job, *, subject='all', period, inputs=None, input_version=None, database=None, "
+        "revision=None, again=False, useful_for=None, overdue_after=None, overlap='wait', "
+        "lease=datetime.timedelta(seconds=60), attempts=10, permanent=(), expects=None)"
+    ),
     "prepare_sqlite": "(engine, *, timeout=30.0)",
     "transaction": "(connection)",
     "migrations.check": "(connection)",
@@ -72,7 +111,7 @@ SIGNATURES = {
     "migrations.migrate": "(url, *, schema=None)",
     "migrations.revision": "(connection)",
     "migrations.sql": "(url, *, schema=None)",
-    "migrations.upgrade": "(op, to='0002', *, since='')",
+    "migrations.upgrade": "(op, to='0003', *, since='')",
     "Email": (
         "(to, subject='', *, text=None, html=None, from_=None, cc=(), bcc=(), reply_to=(), "
         "headers=(), attachments=(), tags=(), metadata={}, provider_options={}, "
@@ -136,8 +175,23 @@ def test_every_error_is_ours() -> None:
     """All errors share one base, so that a job can catch what this package raises on purpose."""
     errors = [_named(name) for name in NAMES]
     classes = [e for e in errors if inspect.isclass(e) and issubclass(e, Exception)]
-    assert len(classes) == 10
+    assert len(classes) == 15
     assert all(issubclass(each, outbox.OutboxError) for each in classes)
+
+
+def test_the_rules_of_periods_have_a_short_name() -> None:
+    """A job imports them from outbox.periods; they are the same as those of outbox.jobs."""
+    assert periods.__all__ == PERIODS
+    assert all(getattr(periods, name) is getattr(jobs.periods, name) for name in PERIODS)
+
+
+def test_now_is_an_aware_instant_in_utc() -> None:
+    """``outbox.now()`` can be given to a rule as it is, and is the host's."""
+    before = datetime.now(UTC)
+    found = outbox.now()
+    assert before <= found <= datetime.now(UTC)
+    assert found.tzinfo is UTC
+    assert periods.daily(timezone="Europe/Berlin").latest_complete(at=found).end <= found
 
 
 _LOADED = """

@@ -23,7 +23,7 @@ from dispatcher.cli.app import app
 from dispatcher.cli.run import Exit
 from dispatcher.config_report import _shown
 from dispatcher.journal import line
-from outbox import errors, limits, states
+from outbox import errors, limits, states, states_jobs
 from outbox.message_schema import message_schema
 from outbox.migrations import VERSION_TABLE
 from outbox.states import AttemptOutcome, PauseReason, Phase, State
@@ -131,9 +131,11 @@ def check_keys(text: str, expected: dict[str, str]) -> None:
 # --------------------------------------------------------------------------- #
 
 LISTS = [
-    each for each in vars(states).values() if inspect.isclass(each) and issubclass(each, StrEnum)
+    each
+    for module in (states, states_jobs)
+    for each in vars(module).values()
+    if inspect.isclass(each) and issubclass(each, StrEnum) and each is not StrEnum
 ]
-LISTS.remove(StrEnum)
 
 
 @pytest.mark.parametrize("words", LISTS, ids=lambda each: each.__name__)

@@ -14,7 +14,6 @@ import pytest
 
 from examples.website_audit.customers import Customer
 from examples.website_audit.findings import Finding, Severity
-from examples.website_audit.periods import week
 from examples.website_audit.report import (
     MAX_LISTED,
     Report,
@@ -31,18 +30,17 @@ FINDINGS = (
     Finding("/about.html", "language-missing", Severity.WARNING, "No language."),
     Finding("/index.html", "alt-missing", Severity.WARNING, "Kein Alternativtext: Bäckerei."),
 )
-REPORT = Report(CUSTOMER, week("2026-W48", "Europe/Lisbon"), 8, FINDINGS)
+REPORT = Report(CUSTOMER, CUSTOMER.weeks.period("2026-W48"), 8, FINDINGS)
 
 PROGRAM = """
 import hashlib
 from examples.website_audit.customers import examples
 from examples.website_audit.fetch import collect
 from examples.website_audit.findings import find
-from examples.website_audit.periods import week
 from examples.website_audit.report import Report, csv_file, html_body, text_body
 for customer in examples():
     site = collect(customer.site)
-    audited = week("2026-W48", customer.timezone)
+    audited = customer.weeks.period("2026-W48")
     report = Report(customer, audited, len(site.pages), find(site))
     bodies = text_body(report).encode() + html_body(report).encode() + csv_file(report)
     print(hashlib.sha256(bodies).hexdigest())
@@ -137,7 +135,7 @@ def test_what_was_left_out_is_said() -> None:
 )
 def test_the_days_are_named_as_often_as_needed(label: str, days: str) -> None:
     """Month and year appear once where both days share them."""
-    assert days in text_body(replace(REPORT, week=week(label, "UTC")))
+    assert days in text_body(replace(REPORT, week=CUSTOMER.weeks.period(label)))
 
 
 @pytest.mark.parametrize(
