@@ -114,7 +114,11 @@ def _unsettled(attempts: Sequence[Row[Any]], verdicts: Sequence[Row[Any]]) -> li
 def _row(
     row: Row[Any], people: Any, attempts: Sequence[Row[Any]], kept: set[str], at: datetime
 ) -> DoubtRow:
-    look_ups = [each for each in attempts if each.kind == AttemptKind.LOOK_UP]
+    look_ups = [
+        each
+        for each in attempts
+        if each.kind == AttemptKind.LOOK_UP and each.outcome != AttemptOutcome.NOT_STARTED
+    ]
     doubted = [each for each in attempts if each.outcome in DOUBTFUL and each.transmitting_at]
     return DoubtRow(
         id=row.id,
@@ -155,6 +159,7 @@ def _doubted(attempt: Row[Any], kept: set[str]) -> DoubtedAttempt:
         request_digest=attempt.request_digest,
         request_kept=attempt.request_digest in kept,
         over_at=max(each for each in ends if each is not None),
+        key_taken=attempt.outcome == AttemptOutcome.DUPLICATE,
     )
 
 
