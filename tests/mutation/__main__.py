@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.mutation.guards import GUARDS, Cut, Guard
-from tests.postgres import Server
+from tests.session import Session
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("outbox", "dispatcher", "providers", "migrations", "examples", "tests", "docs")
@@ -53,17 +53,12 @@ def main(words: Sequence[str]) -> int:
 
 @contextmanager
 def _server() -> Iterator[str]:
-    """The PostgreSQL that was given, or one for all these runs of pytest."""
-    if given := os.environ.get("POSTROOM_TEST_POSTGRES_URL"):
-        yield given
-        return
-    with tempfile.TemporaryDirectory(prefix="postroom-mutate-db-") as folder:
-        server = Server(Path(folder))
-        server.start()
-        try:
-            yield server.url
-        finally:
-            server.stop()
+    """One PostgreSQL for all these runs of pytest; it ends with this process, however that ends."""
+    session = Session.begin()
+    try:
+        yield session.server_url()
+    finally:
+        session.end()
 
 
 def _copy(target: Path) -> Path:

@@ -53,7 +53,7 @@ GUARDS: tuple[Guard, ...] = (
     ),
     guard(
         "a settle whose commit was lost is done again", 1,
-        f"{DISPATCHER}::test_a_result_survives_the_loss_of_its_connections",
+        "tests/acceptance/test_database_restart.py::test_an_answer_that_comes_while_the_database_is_away_is_kept",
         ("dispatcher/rounds.py",
          "self._marks[:0], self._settles[:0] = wanted_marks, wanted_settles", "pass"),
     ),
@@ -89,7 +89,7 @@ GUARDS: tuple[Guard, ...] = (
         (_CLAIM, "            state=\"sending\",\n            claimed_from", "            claimed_from"),
     ),
     guard(
-        "each claim raises the token", 3, f"{STORE}::test_a_stale_worker_changes_no_state_and_its_answer_is_kept",
+        "each claim raises the token", 3, f"{STORE}::test_a_mark_needs_the_owner_and_the_token",
         (_CLAIM, "lease_token=_D.c.lease_token + 1", "lease_token=_D.c.lease_token"),
     ),
     guard(
@@ -141,7 +141,7 @@ GUARDS: tuple[Guard, ...] = (
         (_DOUBT, "if any(attempt.key_taken for attempt in doubt.attempts):", "if False:"),
     ),
     guard(
-        "a second sending closes the first", 3, f"{SECOND}::test_a_first_that_is_right_after_all_stays_closed",
+        "a second sending closes the first", 3, f"{UNIT}/test_verbs.py::test_a_row_with_a_successor_stays_closed",
         ("dispatcher/verbs.py", "if subject.superseded_by is None:", "if True:"),
     ),
     guard(
@@ -183,7 +183,7 @@ GUARDS: tuple[Guard, ...] = (
     guard(
         "late proof of acceptance stops everything else", 4,
         f"{STORE}::test_late_proof_of_acceptance_stops_everything_else",
-        (_LATE, "lease_token=case((proved, _D.c.lease_token + 1), else_=_D.c.lease_token)", "lease_token=_D.c.lease_token"),
+        (_SETTLE, "    late.apply(connection, stale, at=at, shard=shard)\n", ""),
     ),
     guard(
         "a second acceptance is said loudly", 4, f"{STORE}::test_a_second_acceptance_is_said_loudly",
@@ -233,7 +233,7 @@ GUARDS: tuple[Guard, ...] = (
     ),
     guard(
         "a round that fails is done row by row", 6, f"{DISPATCHER}::test_one_unstorable_result_costs_nobody_else_theirs",
-        ("dispatcher/rounds.py", "            await self._one_by_one()\n", "            self._marks.clear(); self._settles.clear()\n"),
+        ("dispatcher/rounds.py", "            await self._one_by_one()\n", "            raise\n"),
     ),
     guard(
         "crashes quarantine a row", 6, f"{GATES}::test_a_row_that_crashes_its_dispatchers_is_claimed_alone",
