@@ -52,7 +52,7 @@ def due(
     ``alone``: those in quarantine instead of all others."""
     statement = _ALONE if alone else _TOGETHER
     rows = connection.execute(statement, {"of_account": account, "limit": limit}).all()
-    return _doubts(connection, rows, at) if rows else []
+    return histories(connection, rows, at) if rows else []
 
 
 def postpone(connection: Connection, pairs: Iterable[tuple[int, datetime]]) -> None:
@@ -75,7 +75,7 @@ def forget_requests(connection: Connection, ids: Iterable[int]) -> None:
     connection.execute(_forget(connection.dialect.name), packed_ids(sorted(ids)))
 
 
-def _doubts(connection: Connection, rows: Sequence[Row[Any]], at: datetime) -> list[DoubtRow]:
+def histories(connection: Connection, rows: Sequence[Row[Any]], at: datetime) -> list[DoubtRow]:
     ids = [row.id for row in rows]
     dialect = connection.dialect.name
     people = recipients_of(connection, ids)
