@@ -71,6 +71,10 @@ check-docs: .venv/.stamps/development ## links, code blocks and named commands i
 matrix: .venv/.stamps/development ## unit, property and conformance tests on every Python and SQLAlchemy supported
 	@UV=$(BIN)/uv JOBS=$(JOBS) sh tests/matrix.sh $(ARGS)
 
+.PHONY: mutate
+mutate: .venv/.stamps/development ## take every guard out and see its test fail; ARGS=... chooses guards
+	$(BIN)/python -m tests.mutation $(ARGS)
+
 .PHONY: explore
 explore: .venv/.stamps/development ## walk the state space at full depth; ARGS=... goes to the explorer
 	$(BIN)/python -m tests.explorer $(ARGS)

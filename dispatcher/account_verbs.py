@@ -11,8 +11,7 @@ from sqlalchemy import Connection
 
 from dispatcher import status as statuses
 from dispatcher.config import Config
-from dispatcher.operator import _setup as setup_of
-from dispatcher.operator import outbox_engine
+from dispatcher.operator import outbox_engine, setup_of
 from dispatcher.status_records import AccountLine
 from outbox import migrations
 from outbox.database import reading

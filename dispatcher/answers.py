@@ -7,11 +7,12 @@ journal keeps of it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
 from dispatcher.backoff import RetryPolicy, delay
-from outbox.records import AttemptEnd, OpenAttempt, Pause, Standing
+from outbox.records import AttemptEnd, OpenAttempt, Pause, Settlement, Standing
 from outbox.states import AttemptOutcome, FailedReason, PauseReason
 from outbox.texts import cleaned
 from providers.contract import (
@@ -50,6 +51,17 @@ _OUTCOMES: dict[type[Outcome], AttemptOutcome] = {
     InFlight: AttemptOutcome.IN_FLIGHT,
     KeyMismatch: AttemptOutcome.KEY_MISMATCH,
 }
+
+
+def proven(result: Result) -> Result:
+    """The result of a provider whose "this key was already taken" is documented to mean that the
+    message was: then it is an acceptance, whose id is not known."""
+
+    def taken(outcome: Outcome) -> Outcome:
+        return Accepted(replayed=True) if isinstance(outcome, Duplicate) else outcome
+
+    recipients = {address: taken(outcome) for address, outcome in result.recipients.items()}
+    return replace(result, outcome=taken(result.outcome), recipients=recipients)
 
 
 def telling(whole: Outcome, each: Iterable[Outcome]) -> Outcome:
@@ -130,6 +142,22 @@ def pause(
             return None
     until = now + min(max(wait, MIN_PAUSE), MAX_PAUSE)
     return Pause(attempt.account, scope, kind, until, reason)
+
+
+def due(
+    settled: Settlement, outcome: Outcome, policy: RetryPolicy, now: datetime, jitter: float
+) -> datetime:
+    """When the delivery's next attempt may be.
+
+    The distance grows with the attempts that were charged to the budget, and where an answer
+    charges nothing (the provider has our key, or still works on it) with all there were.
+    """
+    free = isinstance(outcome, InFlight | Duplicate)
+    wait = delay(policy, max(settled.attempts, settled.attempt.number if free else 0), jitter)
+    if isinstance(outcome, InFlight) and outcome.retry_after is not None:
+        wait += _seconds(outcome.retry_after)
+    pause = settled.pause
+    return now + wait if pause is None else max(now + wait, pause.until)
 
 
 def _seconds(value: float) -> timedelta:

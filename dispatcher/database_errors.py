@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as NoConnection
 
 _AWAY = frozenset({"08", "40", "53", "57"})
 """SQLSTATE classes: connection, rollback asked for, no resources, operator intervention
@@ -12,7 +13,7 @@ _AWAY = frozenset({"08", "40", "53", "57"})
 def connection_lost(error: Exception) -> bool:
     """Whether the database was away (or busy), as opposed to refusing what was said to it."""
     if not isinstance(error, DBAPIError):
-        return isinstance(error, OSError)
+        return isinstance(error, OSError | NoConnection)
     if error.connection_invalidated or "locked" in str(error.orig):
         return True
     state = getattr(error.orig, "sqlstate", None)

@@ -17,13 +17,22 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from dispatcher.answers import counts, end, given_up, last_error, pause, reason, standing, telling
-from dispatcher.backoff import RetryPolicy, delay, exhausted
+from dispatcher.answers import (
+    counts,
+    due,
+    end,
+    given_up,
+    last_error,
+    pause,
+    reason,
+    standing,
+    telling,
+)
+from dispatcher.backoff import RetryPolicy, exhausted
 from outbox.records import (
     AttemptEnd,
     Fact,
     OpenAttempt,
-    Pause,
     RecipientRow,
     RecipientUpdate,
     Settlement,
@@ -83,17 +92,16 @@ def settle(
     if over is not None:
         updates = tuple(_given_up(update) for update in updates)
     told = telling(result.outcome, outcomes.values())
-    asked = pause(attempt, result.outcome, policy, now, jitter)
     decided = replace(
         settled,
         end=end(replace(result, outcome=told)),
         recipients=updates,
-        due_at=_due(policy, settled.attempts, asked, now, jitter),
         last_error=last_error(outcomes.values()),
-        pause=asked,
+        pause=pause(attempt, result.outcome, policy, now, jitter),
         fact=_fact(attempt, told),
         standing=standing(result.outcome),
     )
+    decided = replace(decided, due_at=due(decided, result.outcome, policy, now, jitter))
     return _with_state(decided, over)
 
 
@@ -389,10 +397,3 @@ def _elapsed(settlement: Settlement, now: datetime) -> timedelta:
         return timedelta()
     paused = max(0.0, settlement.attempt.account_paused - settlement.window_paused)
     return now - settlement.window_started_at - timedelta(seconds=paused)
-
-
-def _due(
-    policy: RetryPolicy, attempts: int, pause: Pause | None, now: datetime, jitter: float
-) -> datetime:
-    wait = delay(policy, attempts, jitter)
-    return max(now + wait, pause.until) if pause is not None else now + wait

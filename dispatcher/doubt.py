@@ -40,11 +40,13 @@ LOOK_UP_EVERY = timedelta(seconds=15)
 @dataclass(frozen=True, slots=True)
 class Doubted:
     """One attempt without a verdict. ``over_at``: nothing of it can still leave after this
-    (its end was seen, its lease lapsed, its send deadline passed)."""
+    (its end was seen, its lease lapsed, its send deadline passed). ``key_taken``: the provider
+    said that it has the key, which a further replay would only hear again."""
 
     number: int
     identity: str
     over_at: datetime
+    key_taken: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,8 @@ def next_step(doubt: Doubt, means: Means, now: datetime) -> Step:
 def replay_open(doubt: Doubt, means: Means, now: datetime) -> bool:
     """Whether a replay that starts now ends while the provider still knows the key."""
     if means.capabilities.replay == "none" or not doubt.request_kept:
+        return False
+    if any(attempt.key_taken for attempt in doubt.attempts):
         return False
     retention = timedelta(seconds=means.capabilities.key_retention)
     end = doubt.first_transmitted_at + retention - means.replay_margin

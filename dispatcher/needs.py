@@ -77,7 +77,7 @@ def paused_accounts(
             f"{what}; next try {_clock(each.paused_until)}; "
             f"{waiting:,} {'delivery waits' if waiting == 1 else 'deliveries wait'}",
             each.paused_since,
-            f"postroom deliveries list --state pending --account {each.account}",
+            f"postroom accounts show {each.account}",
         )
 
 

@@ -112,7 +112,7 @@ def status(config: Config) -> Status:
     SchemaTooOld or SchemaTooNew."""
     with _reading(config) as connection:
         seen = overview.overview(connection)
-    return statuses.status(seen, _setup(config))
+    return statuses.status(seen, setup_of(config))
 
 
 def deliveries(
@@ -182,7 +182,7 @@ def _reading(config: Config) -> Iterator[Connection]:
         yield connection
 
 
-def _setup(config: Config) -> Setup:
+def setup_of(config: Config) -> Setup:
     return Setup(
         version=__version__,
         schema_needed=migrations.HEAD,
@@ -222,7 +222,7 @@ def _listed(row: Summary, config: Config, paused: dict[str, AccountState], at: d
 def _shown(config: Config, story: Story, seen: Overview, *, show_bcc: bool) -> Shown:
     account = _account(story.summary.account, config)
     configured = config.accounts.get(account)
-    setup = _setup(config)
+    setup = setup_of(config)
     alive = statuses.status(seen, setup).dispatchers
     paused = next(
         (

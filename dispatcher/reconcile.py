@@ -94,7 +94,7 @@ def doubt_of(row: DoubtRow, policy: RetryPolicy, when_unsure: WhenUnsure, at: da
         paused = max(0.0, row.account_paused - row.window_paused)
         elapsed = at - row.window_started_at - timedelta(seconds=paused)
     return Doubt(
-        attempts=tuple(Doubted(d.number, d.identity, d.over_at) for d in row.doubted),
+        attempts=tuple(Doubted(d.number, d.identity, d.over_at, d.key_taken) for d in row.doubted),
         first_transmitted_at=row.first_transmitted_at,
         send_before=row.send_before,
         request_kept=_replayable(row.doubted) is not None,

@@ -12,9 +12,10 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from dispatcher.answers import proven
 from dispatcher.doubt import Means
 from dispatcher.envelope import envelope, inquiry, parsed
 from dispatcher.kept import frozen, thawed
@@ -92,7 +93,8 @@ class Sender:
         permit = self._permit(claimed, outgoing, provider, contents)
         self._under_way[permit] = asyncio.current_task()
         try:
-            return await provider.send(outgoing, permit)
+            result = await provider.send(outgoing, permit)
+            return proven(result) if provider.capabilities.duplicate_is_proof else result
         except Withheld as withheld:
             return WithheldEnd(withheld.reason)
         except BaseException as error:  # noqa: BLE001  (an adapter's SystemExit is its own affair)
@@ -156,7 +158,7 @@ class Sender:
         while True:
             try:
                 return await reading(self._engine, work)
-            except DBAPIError:
+            except (SQLAlchemyError, OSError):
                 await asyncio.sleep(1)
 
 

@@ -39,6 +39,18 @@ READ_ONLY = "outbox_read_only"
 """Execution option of a connection whose transactions only read."""
 
 
+_POSTGRESQL = {
+    "application_name": "postroom",
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""What our connections ask of libpq where the URL does not (postgresql.org/docs/current/libpq-connect.html).
+A connection whose packets are dropped in silence is given up after half a minute, used or idle."""
+
+
 def parse_url(text: str) -> URL:
     """``sqlite:///file``, ``postgresql://…`` or ``postgres://…`` as an SQLAlchemy URL.
 
@@ -144,7 +156,9 @@ def _prepare_sqlite(
 def _options(url: URL, schema: str | None) -> dict[str, Any]:
     if url.drivername == "sqlite":
         return {"connect_args": {"timeout": BUSY_TIMEOUT}, "hide_parameters": True}
-    connect: dict[str, Any] = {"application_name": "postroom", "connect_timeout": 10}
+    connect: dict[str, Any] = {
+        name: value for name, value in _POSTGRESQL.items() if name not in url.query
+    }
     if schema is not None:
         path = '"' + schema.replace('"', '""') + '"'
         # The server splits its options at white space; a backslash keeps a character.

@@ -80,7 +80,8 @@ class Claimed:
 @dataclass(frozen=True, slots=True)
 class DoubtedAttempt:
     """An attempt that may have transmitted and has no verdict. After ``over_at`` nothing
-    of it can still leave. ``request_kept``: its bytes are there to be replayed."""
+    of it can still leave. ``request_kept``: its bytes are there to be replayed;
+    ``key_taken``: it was answered that its key was taken before."""
 
     number: int
     identity: str
@@ -89,6 +90,7 @@ class DoubtedAttempt:
     request_digest: str | None
     request_kept: bool
     over_at: datetime
+    key_taken: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,15 @@ FINAL: frozenset[State] = frozenset(
 
 TRANSITIONS: dict[State, frozenset[State]] = {
     State.PENDING: frozenset(
-        {State.SENDING, State.HELD, State.ACCEPTED, State.EXPIRED, State.CANCELLED, State.FAILED}
+        {
+            State.SENDING,
+            State.HELD,
+            State.ACCEPTED,
+            State.EXPIRED,
+            State.CANCELLED,
+            State.FAILED,
+            State.UNRESOLVED,
+        }
     ),
     State.SENDING: frozenset(set(State) - {State.SENDING, State.UNRESOLVED}),
     State.IN_DOUBT: frozenset(set(State) - {State.IN_DOUBT, State.CANCELLED}),
@@ -67,7 +75,8 @@ TRANSITIONS: dict[State, frozenset[State]] = {
     State.UNRESOLVED: frozenset({State.ACCEPTED}),
 }
 """From each state, the states a single write may lead to. ``pending`` becomes ``accepted``
-when its last open recipient is cancelled or expires and another was taken. ``failed`` and
+when its last open recipient is cancelled or expires and another was taken, ``unresolved``
+when another was settled as unknown. ``failed`` and
 ``expired`` go back to ``pending`` only by an operator's ``retry``."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from datetime import timedelta
 from typing import Annotated
@@ -10,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from providers.settings import AccountSettings, Duration
+from providers.settings import AccountSettings, Duration, is_loopback
 
 _HOST = re.compile(r"[a-z0-9_.-]*|[0-9a-f:.]+")
 
@@ -34,21 +33,12 @@ def check_base_url(value: str) -> str:
         raise ValueError("base_url must be an absolute URL like https://api.example.com")
     if "?" in value or "#" in value:
         raise ValueError("base_url must end with its path: leave out what follows ? or #")
-    if url.scheme == "http" and not _is_loopback(url.hostname):
+    if url.scheme == "http" and not is_loopback(url.hostname):
         raise ValueError(
             f"base_url uses http:// for {url.hostname}: "
             "write https://, http:// is for loopback hosts"
         )
     return value.rstrip("/")
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 Wait = Annotated[Duration, Field(gt=timedelta(0))]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Mapping
 from datetime import timedelta
@@ -12,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from providers.addresses import ascii_address
-from providers.settings import AccountSettings, Duration, Secret
+from providers.settings import AccountSettings, Duration, Secret, is_loopback
 
 TlsMode: TypeAlias = Literal["starttls", "implicit", "none"]
 
@@ -30,16 +29,6 @@ def _some_time(value: timedelta) -> timedelta:
 
 
 Positive = Annotated[Duration, AfterValidator(_some_time)]
-
-
-def is_loopback(host: str) -> bool:
-    """Whether ``host`` names this machine without asking anybody."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class Timeouts(AccountSettings):

@@ -13,9 +13,11 @@ import termios
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, Any
 
-ROOT = Path(__file__).parents[1]
+from tests import forked_commands
+from tests.forked_commands import ROOT
 
 
 @dataclass(frozen=True)
@@ -46,35 +48,52 @@ class CommandLine:
         self, *words: str, stdin: str | bytes = b"", stdout: IO[str] | int = subprocess.PIPE
     ) -> Ended:
         """Run one command with its output piped, or going to ``stdout``."""
-        ended = subprocess.run(
-            [sys.executable, "-m", "dispatcher", *words],
-            cwd=self.folder,
-            env=self._environ(),
-            input=stdin.encode() if isinstance(stdin, str) else stdin,
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            timeout=120,
-        )
-        return Ended(ended.returncode, (ended.stdout or b"").decode(), ended.stderr.decode())
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        if self._needs_its_own_start or stdout != subprocess.PIPE:
+            ended = subprocess.run(
+                [sys.executable, "-m", "dispatcher", *words],
+                cwd=self.folder,
+                env=self._environ(),
+                input=given,
+                stdout=stdout,
+                stderr=subprocess.PIPE,
+                timeout=120,
+            )
+            return Ended(ended.returncode, (ended.stdout or b"").decode(), ended.stderr.decode())
+        with TemporaryFile() as to, TemporaryFile() as out, TemporaryFile() as err:
+            to.write(given)
+            to.seek(0)
+            files = (to.fileno(), out.fileno(), err.fileno())
+            code = forked_commands.run(
+                words, folder=self.folder, environ=self._environ(), files=files
+            )
+            out.seek(0)
+            err.seek(0)
+            return Ended(code, out.read().decode(), err.read().decode())
+
+    @property
+    def _needs_its_own_start(self) -> bool:
+        """What Python reads when it starts cannot be given to a process that has started."""
+        return any(name.startswith(("PYTHON", "LC_", "LANG")) for name in self.environ)
 
     def on_terminal(self, *words: str, width: int = 80) -> Ended:
         """Run one command with a terminal of this width as its output."""
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-        with subprocess.Popen(
-            [sys.executable, "-m", "dispatcher", *words],
-            cwd=self.folder,
-            env=self._environ(),
-            stdin=theirs,
-            stdout=theirs,
-            stderr=subprocess.PIPE,
-        ) as process:
+        with TemporaryFile() as err:
+            ordered = forked_commands.start(
+                words,
+                folder=self.folder,
+                environ=self._environ(),
+                files=(theirs, theirs, err.fileno()),
+            )
             os.close(theirs)
             read = b"".join(iter(lambda: _read(ours), b""))
             os.close(ours)
-            assert process.stderr is not None
-            said = process.stderr.read()
-        return Ended(process.returncode, read.decode().replace("\r\n", "\n"), said.decode())
+            code = forked_commands.wait(ordered)
+            err.seek(0)
+            said = err.read()
+        return Ended(code, read.decode().replace("\r\n", "\n"), said.decode())
 
     def _environ(self) -> Mapping[str, str]:
         kept = {

@@ -19,7 +19,7 @@ from outbox import schema
 from outbox.records_verbs import AccountRow
 from outbox.states import PauseReason
 from outbox.store import audit
-from outbox.store.accounts import _ensure, paused_seconds
+from outbox.store.accounts import ensured, paused_seconds
 from outbox.texts import cleaned
 
 _X = schema.accounts
@@ -64,7 +64,7 @@ def pause(
     person has made before is replaced.
     """
     for name in sorted(names):
-        connection.execute(_ensure(connection.dialect.name), {"of_account": name, "of_scope": ""})
+        connection.execute(ensured(connection.dialect.name), {"of_account": name, "of_scope": ""})
         [row] = _locked(connection, name, scope="")
         running = row.paused_until is not None and row.paused_until > at
         end = until or UNTIL_RESUMED

@@ -44,7 +44,8 @@ def publish(
             "identity": identity,
             "limits": json.dumps(limits, sort_keys=True),
         }
-        for account, provider, identity, limits in accounts
+        # In one order, as every other write of several accounts: nobody deadlocks.
+        for account, provider, identity, limits in sorted(accounts, key=lambda each: each[0])
     ]
     connection.execute(_publish(connection.dialect.name), packed(rows))
 
@@ -63,7 +64,7 @@ def pause(connection: Connection, pauses: Iterable[Pause], *, at: datetime, by: 
 def _pause(connection: Connection, pause: Pause, *, at: datetime, by: str) -> None:
     account, scope = pause.account, pause.scope
     dialect = connection.dialect.name
-    connection.execute(_ensure(dialect), {"of_account": account, "of_scope": scope})
+    connection.execute(ensured(dialect), {"of_account": account, "of_scope": scope})
     where = (_X.c.account == account) & (_X.c.scope == scope)
     row = connection.execute(select(_X).where(where).with_for_update()).one()
     running = row.paused_until is not None and row.paused_until > at
@@ -94,7 +95,7 @@ def _pause(connection: Connection, pause: Pause, *, at: datetime, by: str) -> No
 
 
 @cache
-def _ensure(dialect: str) -> Any:
+def ensured(dialect: str) -> Any:
     insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
     return (
         insert(_X)

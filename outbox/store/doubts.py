@@ -52,7 +52,7 @@ def due(
     ``alone``: those in quarantine instead of all others."""
     statement = _ALONE if alone else _TOGETHER
     rows = connection.execute(statement, {"of_account": account, "limit": limit}).all()
-    return _doubts(connection, rows, at) if rows else []
+    return histories(connection, rows, at) if rows else []
 
 
 def postpone(connection: Connection, pairs: Iterable[tuple[int, datetime]]) -> None:
@@ -75,7 +75,7 @@ def forget_requests(connection: Connection, ids: Iterable[int]) -> None:
     connection.execute(_forget(connection.dialect.name), packed_ids(sorted(ids)))
 
 
-def _doubts(connection: Connection, rows: Sequence[Row[Any]], at: datetime) -> list[DoubtRow]:
+def histories(connection: Connection, rows: Sequence[Row[Any]], at: datetime) -> list[DoubtRow]:
     ids = [row.id for row in rows]
     dialect = connection.dialect.name
     people = recipients_of(connection, ids)
@@ -114,7 +114,11 @@ def _unsettled(attempts: Sequence[Row[Any]], verdicts: Sequence[Row[Any]]) -> li
 def _row(
     row: Row[Any], people: Any, attempts: Sequence[Row[Any]], kept: set[str], at: datetime
 ) -> DoubtRow:
-    look_ups = [each for each in attempts if each.kind == AttemptKind.LOOK_UP]
+    look_ups = [
+        each
+        for each in attempts
+        if each.kind == AttemptKind.LOOK_UP and each.outcome != AttemptOutcome.NOT_STARTED
+    ]
     doubted = [each for each in attempts if each.outcome in DOUBTFUL and each.transmitting_at]
     return DoubtRow(
         id=row.id,
@@ -155,6 +159,7 @@ def _doubted(attempt: Row[Any], kept: set[str]) -> DoubtedAttempt:
         request_digest=attempt.request_digest,
         request_kept=attempt.request_digest in kept,
         over_at=max(each for each in ends if each is not None),
+        key_taken=attempt.outcome == AttemptOutcome.DUPLICATE,
     )
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Integer, Text, bindparam, func
+from sqlalchemy import BigInteger, Connection, Integer, Text, bindparam, case, func
 
 from outbox import schema
 from outbox.records import Ending, RecipientUpdate
@@ -108,6 +108,7 @@ def _finish(dialect: str) -> Any:
             held_from=v.c.held_from,
             last_error=func.coalesce(v.c.last_error, _D.c.last_error),
             finished_at=v.c.finished_at,
+            copies=_D.c.copies + case((v.c.state == State.ACCEPTED.value, 1), else_=0),
             updated_at=bindparam("at", type_=Instant()),
         )
         .returning(_D.c.id)

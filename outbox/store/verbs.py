@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Row, Text, null, select, text
 from outbox import schema
 from outbox.records_verbs import SubjectRow
 from outbox.states import DeliveryStatus, State, StopRequest
-from outbox.store.doubts import _doubts as histories
+from outbox.store.doubts import histories
 from outbox.store.rows import packed_ids, these_ids
 
 _D, _A, _R, _X = schema.deliveries, schema.attempts, schema.recipients, schema.accounts

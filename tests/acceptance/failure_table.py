@@ -12,7 +12,7 @@ from outbox.migrations import migrate
 from tests.acceptance.crashing import Boundary
 from tests.acceptance.matrix import KINDS, Kind, Seen, play
 from tests.acceptance.zygote import Zygote
-from tests.command_line import ROOT
+from tests.forked_commands import ROOT
 
 FILE = ROOT / "docs" / "explanation" / "failure-table.md"
 

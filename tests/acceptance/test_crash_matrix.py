@@ -6,7 +6,6 @@ rest as well with ``POSTROOM_LONG_TESTS=1``.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,8 +15,8 @@ from tests.acceptance.crashing import Boundary
 from tests.acceptance.failure_table import FILE, page, table
 from tests.acceptance.matrix import KINDS, Kind, Seen, play
 from tests.acceptance.zygote import Zygote
+from tests.long_forms import LONG
 
-LONG = bool(os.environ.get("POSTROOM_LONG_TESTS"))
 NAMES = [kind.name for kind in KINDS]
 SHORT_ON_POSTGRES = ("key", "neither")
 

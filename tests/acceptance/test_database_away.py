@@ -14,10 +14,10 @@ from outbox.migrations import migrate
 from tests.acceptance.matrix import KeyProvider, configuration, enqueue, start, until_settled
 from tests.acceptance.zygote import Forked, Zygote
 from tests.conformance.ledger import rows
+from tests.long_forms import LONG
 from tests.postgres import Server
 from tests.servers.resend import ResendServer
 
-LONG = bool(os.environ.get("POSTROOM_LONG_TESTS"))
 AWAY = 30.0 if LONG else 2.0
 """Seconds for which the server is stopped."""
 

@@ -15,7 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.command_line import ROOT
+from tests.forked_commands import ROOT
 
 MESSAGE = '{"from": "r@example.com", "to": "ana@example.org", "subject": "Hi", "text": "x"}'
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import socket
@@ -25,10 +24,10 @@ from tests.acceptance.matrix import (
 )
 from tests.acceptance.zygote import Forked, Zygote
 from tests.conformance.ledger import change, rows
+from tests.long_forms import LONG
 from tests.servers.resend import ResendServer
 from tests.servers.smtp import SmtpServer
 
-LONG = bool(os.environ.get("POSTROOM_LONG_TESTS"))
 KEY = "k"
 READ = 'read = "1s"'
 

@@ -7,7 +7,6 @@ long form as a program, for other seeds and sizes.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,9 +15,8 @@ import pytest
 from outbox.migrations import migrate
 from tests.acceptance.storm import Weather, restarts_of, through_resend, through_smtp
 from tests.acceptance.zygote import Zygote
+from tests.long_forms import LONG
 from tests.postgres import Server
-
-LONG = bool(os.environ.get("POSTROOM_LONG_TESTS"))
 
 
 def _weather(seed: int) -> Weather:

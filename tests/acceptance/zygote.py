@@ -25,7 +25,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
 
-from tests.command_line import ROOT
+from tests.forked_commands import ROOT
 
 PATIENCE = 90.0
 """Seconds after which a wait is a failure and not slowness."""

@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 from dispatcher.events import AccountPaused
+from outbox import Email, enqueue_many
 from outbox.records import AccountReport
 from outbox.store import gates, reads
 from providers.contract import (
@@ -120,6 +121,22 @@ def test_the_breaker_counts_all_trouble_alike(
     pause_ends(bench)
     drain(database_url, {"main": provider}, slots=10)
     assert len(provider.sent) == gates.BREAKER_AFTER + 1
+
+
+def test_a_failing_backlog_starves_nobody(bench: Bench, database_url: str) -> None:
+    """B48: five thousand rows that fail, older and more urgent, and one that does not: it goes in
+    the first round, and the failing account gets no more than its share of one."""
+    mail = Email(to="ana@example.org", text="Hello")
+    failing = [(mail, f"failing:{number}") for number in range(5000)]
+    bench.do(lambda c: enqueue_many(c, failing, account="failing", priority=9))
+    bench.enqueue("healthy", account="healthy", priority=-9)
+    down, works = MemoryProvider(script=[Unavailable("503")] * 5000), MemoryProvider()
+    for _ in range(5):
+        drain(database_url, {"failing": down, "healthy": works}, mode="once", slots=50)
+        assert len(works.sent) == 1
+        assert len(down.sent) <= 50
+    [row] = bench.sql("SELECT state FROM outbox_deliveries WHERE delivery_key = 'healthy'")
+    assert row.state == "accepted"
 
 
 def test_pauses_of_an_open_breaker_grow(bench: Bench) -> None:

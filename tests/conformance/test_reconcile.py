@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -12,6 +13,7 @@ from providers.contract import (
     Absent,
     Accepted,
     Capabilities,
+    Duplicate,
     Found,
     InDoubt,
     InFlight,
@@ -24,6 +26,7 @@ from providers.contract import (
 from providers.memory import BeforeMark, MemoryProvider
 from tests.conformance.bench import Bench, opened
 from tests.conformance.runs import drain
+from tests.rows import add_attempt
 
 KEYED = Capabilities(means=("replay",), replay="same_response", key_retention=86400.0, events=True)
 ASKED = Capabilities(
@@ -107,6 +110,42 @@ def test_a_replay_that_never_started_is_still_in_doubt(bench: Bench, database_ur
     provider = MemoryProvider(script=[LOST, BeforeMark(Unavailable("refused"))], capabilities=KEYED)
     rounds(bench, database_url, provider, 2)
     assert state(bench) == ("in_doubt", None)
+
+
+def test_a_duplicate_settles_where_it_is_documented_to(bench: Bench, database_url: str) -> None:
+    """A21: proof where the adapter says so; else the next means, and the key is left alone."""
+    bench.enqueue()
+    proof = replace(KEYED, replay="duplicate_error", duplicate_is_proof=True)
+    rounds(bench, database_url, MemoryProvider(script=[LOST, Duplicate()], capabilities=proof), 2)
+    assert state(bench) == ("accepted", None)
+    bench.enqueue("k2")
+    asked = replace(
+        ASKED, means=("replay", "look_up"), replay="duplicate_error", key_retention=86400.0
+    )
+    provider = MemoryProvider(
+        script=[LOST, Duplicate()], findings=[Found("m-1")], capabilities=asked
+    )
+    rounds(bench, database_url, provider, 3)
+    rows = bench.sql(
+        "SELECT kind, outcome FROM outbox_attempts WHERE delivery_id = 2 ORDER BY number"
+    )
+    assert [tuple(row) for row in rows] == [
+        ("send", "in_doubt"),
+        ("replay", "duplicate"),
+        ("look_up", "accepted"),
+    ]
+
+
+def test_a_look_up_that_was_given_back_is_asked_again(bench: Bench, database_url: str) -> None:
+    """Only a look-up that was made counts as one: a stop in between costs no proof."""
+    id_ = bench.enqueue()
+    provider = MemoryProvider(script=[LOST], findings=[Found("m-1")], capabilities=ASKED)
+    rounds(bench, database_url, provider)
+    _long_ago(bench)
+    bench.do(lambda c: add_attempt(c, id_, 2, kind="look_up", outcome="not_started"))
+    rounds(bench, database_url, provider)
+    assert len(provider.asked) == 1
+    assert state(bench) == ("accepted", None)
 
 
 def test_a_mismatch_is_held(bench: Bench, database_url: str) -> None:

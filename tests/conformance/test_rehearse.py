@@ -262,7 +262,8 @@ def refusals_are_tried_again(patch: pytest.MonkeyPatch) -> None:
     ("drill", "guard", "happened"),
     [
         ("changed", keys_are_not_compared, "known"),
-        ("concurrent", no_state_at_the_claim, "one being sent: sent twice"),
+        # The two may go on taking it from each other without end.
+        ("concurrent", no_state_at_the_claim, None),
         ("lapsed-mark", no_lease_at_the_mark, "it sent"),
         ("taken-over", refused_marks_are_granted, "it sent"),
         ("stale-answer", no_fence, "became pending"),
@@ -281,13 +282,14 @@ def refusals_are_tried_again(patch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_missing_guard_is_missed(
-    url: str, monkeypatch: pytest.MonkeyPatch, drill: str, guard: Patch, happened: str
+    url: str, monkeypatch: pytest.MonkeyPatch, drill: str, guard: Patch, happened: str | None
 ) -> None:
     """Each guard that is taken out makes a drill miss, and the table says what happened."""
     with monkeypatch.context() as patch:
         guard(patch)
         report = rehearsed(url, drill, ACCOUNTS__MAIN__PROVIDER="memory")
-    assert happened in missed(report).get(drill, ()), missed(report)
+    found = missed(report).get(drill, ())
+    assert happened in found if happened else found, missed(report)
 
 
 def test_an_extra_copy_without_end_is_missed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

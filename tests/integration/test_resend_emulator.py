@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.command_line import ROOT
+from tests.forked_commands import ROOT
 from tests.servers.resend import Faults, ResendServer
 
 Answer = tuple[int, dict[str, Any]]

@@ -177,7 +177,7 @@ for target in targets:
 """Migrates each target in that many processes, which all begin at the same moment."""
 
 
-def _processes(count: int, *targets: str, kill_before: int = -1) -> list[str]:
+def processes(count: int, *targets: str, kill_before: int = -1) -> list[str]:
     """What the processes said, sorted: ``status`` and revisions found."""
     done = subprocess.run(
         [sys.executable, "-c", _PROCESSES, str(count), str(kill_before), *targets],
@@ -196,7 +196,7 @@ def test_six_processes_at_once(empty_database_url: str, tmp_path: Path) -> None:
         targets = [f"sqlite:///{tmp_path / f'round{n}.db'}" for n in range(3)]
     else:
         targets = [empty_database_url, *(f"{empty_database_url} round{n}" for n in range(2))]
-    assert _processes(6, *targets) == ["''"] * 3 + [repr(migrations.HEAD)] * 15 + ["status 0"] * 18
+    assert processes(6, *targets) == ["''"] * 3 + [repr(migrations.HEAD)] * 15 + ["status 0"] * 18
     for target in targets:
         url, _, schema = target.partition(" ")
         prefix = f"{schema}." if schema else ""
@@ -208,7 +208,7 @@ def test_six_processes_at_once(empty_database_url: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("statement", [2, 30])
 def test_a_killed_migration_leaves_nothing(empty_database_url: str, statement: int) -> None:
     """B41: killed before any of its statements, it has done nothing, and the next one succeeds."""
-    said = _processes(1, empty_database_url, kill_before=statement)
+    said = processes(1, empty_database_url, kill_before=statement)
     assert said == [f"status {int(signal.SIGKILL)}"]
     assert set().union(*_catalog(empty_database_url).values()) == set()
     assert migrations.migrate(empty_database_url) == ""

@@ -15,7 +15,8 @@ import psycopg
 import pytest
 
 from dispatcher.rehearse.runner import DRILLS
-from tests.command_line import ROOT, CommandLine
+from tests.command_line import CommandLine
+from tests.forked_commands import ROOT
 from tests.servers.http import HttpServer
 
 PATIENCE = 60.0

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from dispatcher import decide, endings
-from dispatcher.answers import given_up, standing
+from dispatcher.answers import given_up, proven, standing
 from dispatcher.backoff import RetryPolicy
 from outbox.records import DoubtRow, Standing
 from outbox.states import FailedReason, HeldReason, Phase, State
@@ -29,6 +29,8 @@ from providers.contract import (
     Unknown,
 )
 from tests.unit.dispatcher.rows import NOW, attempt, people
+
+LATER = Unavailable("greylisted", "451")
 
 
 @pytest.mark.parametrize(
@@ -75,6 +77,39 @@ def test_what_uses_no_budget_ends_all_the_same(
     assert given_up(attempt(**row), outcome, NOW) is reason
     decision = decide.settle(attempt(**row), Result(outcome), RetryPolicy(), now=NOW, jitter=0.5)
     assert (decision.reason == reason) if reason else decision.state is State.PENDING
+
+
+def test_a_documented_duplicate_is_an_acceptance() -> None:
+    """A21: for the whole message and for one recipient; nothing else is touched."""
+    told = Result(Duplicate("known"), {"a@example.org": Duplicate(), "b@example.org": LATER}, 409)
+    assert proven(told) == Result(
+        Accepted(replayed=True),
+        {"a@example.org": Accepted(replayed=True), "b@example.org": LATER},
+        409,
+    )
+
+
+@pytest.mark.parametrize("outcome", [InFlight(), Duplicate()])
+def test_what_the_provider_has_already_is_repeated_less_and_less_often(outcome: Outcome) -> None:
+    """Neither uses the budget, so the distance grows with the attempts that there were."""
+    waits = [
+        decide.settle(
+            attempt(number=number, claimed_from=State.IN_DOUBT),
+            Result(outcome), RetryPolicy(), now=NOW, jitter=0.5,
+        ).due_at - NOW
+        for number in (2, 3, 4, 20)
+    ]  # fmt: skip
+    assert waits == sorted(set(waits))
+    assert waits[-1] == timedelta(minutes=30)
+
+
+def test_in_flight_waits_at_least_as_long_as_it_was_told() -> None:
+    """``Retry-After`` of a key that is in use is obeyed, up to an hour."""
+    for told, least in ((90.0, 90), (1e9, 3600), (-5.0, 0)):
+        decision = decide.settle(
+            attempt(), Result(InFlight(told)), RetryPolicy(), now=NOW, jitter=0.0
+        )
+        assert decision.due_at == NOW + timedelta(seconds=least)
 
 
 @pytest.mark.parametrize("phase", [Phase.CLAIMED, Phase.TRANSMITTING])

@@ -101,6 +101,18 @@ def test_no_replay_without_its_conditions(changes: dict[str, Any]) -> None:
     assert step(KEYED, **changes) != ReplayNow()
 
 
+def test_a_key_that_is_known_to_be_taken_is_not_sent_again() -> None:
+    """A21: where "taken before" is no proof, hearing it again is none either: the provider is
+    asked, or the policy decides."""
+    told = (Doubted(1, "here", NOW - MINUTE), Doubted(2, "here", NOW - MINUTE, key_taken=True))
+    assert step(replace(KEYED, events=False), attempts=told) == HoldAs(HeldReason.NO_EVIDENCE)
+    both = replace(
+        LOOKS_UP, means=("replay", "look_up"), replay="duplicate_error", key_retention=86400.0
+    )
+    assert step(both) == ReplayNow()
+    assert step(both, attempts=told) == LookUpNow()
+
+
 def test_a_changed_account_has_no_means_of_its_own() -> None:
     """A13: another endpoint or key scope knows nothing of this key; only events may come."""
     elsewhere = (Doubted(1, "there", NOW - MINUTE),)

@@ -1,0 +1,1 @@
+"""Every guard is really taken out, and its test has to miss it."""
