@@ -16,7 +16,7 @@ from pathlib import Path
 from dispatcher.config_accounts import DEFAULT_ACCOUNTS, Account
 from dispatcher.config_accounts import accounts as configured_accounts
 from dispatcher.config_file import ConfigError, Document, Problem, read
-from dispatcher.config_models import Database, Defaults, Dispatcher, Jobs
+from dispatcher.config_models import Database, Defaults, Dispatcher, Jobs, Web
 from dispatcher.config_problems import problem, unknown_key, validated
 from outbox import settings as outbox_settings
 from outbox.database import parse_url
@@ -32,6 +32,7 @@ __all__ = [
     "Document",
     "Jobs",
     "Problem",
+    "Web",
     "load",
 ]
 
@@ -46,6 +47,7 @@ class Config:
     dispatcher: Dispatcher
     accounts: Mapping[str, Account]
     jobs: Jobs = field(default_factory=Jobs)
+    web: Web = field(default_factory=Web)
 
     @property
     def schema(self) -> str | None:
@@ -103,12 +105,14 @@ def load(file: Path | None = None, environ: Mapping[str, str] | None = None) -> 
     problems += found
     jobs, found = validated(Jobs, values.get("jobs", {}), ("jobs",), document)
     problems += found
+    web, found = validated(Web, values.get("web", {}), ("web",), document)
+    problems += found
     accounts, found = configured_accounts(document, defaults or Defaults())
     problems += found
     problems += _default_account(document)
-    if problems or not (database and defaults and dispatcher and jobs):
+    if problems or not (database and defaults and dispatcher and jobs and web):
         raise ConfigError(problems)
-    return Config(document, database, defaults, dispatcher, accounts, jobs)
+    return Config(document, database, defaults, dispatcher, accounts, jobs, web)
 
 
 def _database_problems(document: Document, known: set[str]) -> list[Problem]:

@@ -9,11 +9,12 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from dispatcher.listen_address import host_and_port
 from outbox.addresses import mailbox
 from outbox.errors import InvalidMessage
 from outbox.settings import DEFAULT_URL
 from outbox.states import WhenUnsure
-from providers.settings import Duration, format_duration
+from providers.settings import Duration, Secret, format_duration
 
 _SCHEMA_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,63}")
 
@@ -57,8 +58,14 @@ def _address(value: str) -> str:
         raise ValueError(error.problem) from None
 
 
+def _listen_address(value: str) -> str:
+    host_and_port(value)
+    return value
+
+
 _Module = Annotated[str, AfterValidator(_dotted_name)]
 _Address = Annotated[str, AfterValidator(_address)]
+_Listen = Annotated[str, AfterValidator(_listen_address)]
 
 
 class Database(Section):
@@ -119,6 +126,19 @@ class Jobs(Section):
     alerts_to: tuple[_Address, ...] = ()
     poll_interval: _Poll = timedelta(seconds=1)
     shutdown_grace: _Grace = timedelta(seconds=30)
+
+
+class WebPublic(Section):
+    """``[web.public]``: what may be reached from anywhere, each route with its own proof."""
+
+    listen: _Listen = "127.0.0.1:8026"
+    tick_token: Secret | None = None
+
+
+class Web(Section):
+    """``[web]``: a table for each listener of ``postroom web``."""
+
+    public: WebPublic = WebPublic()
 
 
 class Retry(Section):

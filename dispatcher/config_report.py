@@ -49,6 +49,7 @@ def _values(config: Config) -> Iterator[tuple[KeyPath, Any]]:
     yield from _leaves(("defaults",), config.defaults)
     yield from _leaves(("dispatcher",), config.dispatcher)
     yield from _leaves(("jobs",), config.jobs)
+    yield from _leaves(("web",), config.web)
     for name, account in config.accounts.items():
         path = ("accounts", name)
         yield (*path, "provider"), account.provider
@@ -96,21 +97,29 @@ def _shown(value: Any) -> Any:
 
 
 def unreadable(config: Config) -> list[Problem]:
-    """References that lead nowhere on this machine, in this environment."""
+    """References of the database and the accounts that lead nowhere, here and now."""
     problems: list[Problem] = []
     try:
         config.database_url()
     except ConfigError as error:
         problems += error.problems
     for name, account in config.accounts.items():
-        for path, secret in _secrets(("accounts", name), account.settings):
-            try:
-                secret.reveal()
-            except ValueError as error:
-                variable = config.document.variable(path)
-                problems.append(Problem(dotted(path), str(error), variable))
+        problems += _unreadable_secrets(("accounts", name), account.settings, config)
         problems += _missing_files(name, account, config)
     return problems
+
+
+def unreadable_web(config: Config) -> list[Problem]:
+    """The same of ``[web]``: no other process needs its secrets, or should have them."""
+    return list(_unreadable_secrets(("web",), config.web, config))
+
+
+def _unreadable_secrets(path: KeyPath, value: Any, config: Config) -> Iterator[Problem]:
+    for where, secret in _secrets(path, value):
+        try:
+            secret.reveal()
+        except ValueError as error:
+            yield Problem(dotted(where), str(error), config.document.variable(where))
 
 
 def _missing_files(name: str, account: Account, config: Config) -> Iterator[Problem]:

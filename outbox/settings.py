@@ -23,7 +23,7 @@ from outbox.errors import InvalidDatabase
 FILE_NAME = "postroom.toml"
 CONFIG_VARIABLE = "POSTROOM_CONFIG"
 PREFIX = "POSTROOM_"
-SECTIONS = ("accounts", "database", "defaults", "dispatcher", "jobs")
+SECTIONS = ("accounts", "database", "defaults", "dispatcher", "jobs", "web")
 """The tables of the configuration file."""
 
 DEFAULT_URL = "sqlite:///var/postroom.db"

@@ -21,6 +21,7 @@ from dispatcher.cli.rehearse import rehearse
 from dispatcher.cli.schema import schema_app
 from dispatcher.cli.status import status
 from dispatcher.cli.verbs import add_verbs
+from dispatcher.cli.web import web
 
 EXIT_CODES = "Exit codes: 0 fine, 1 something needs a person, 2 wrong usage, 3 cannot tell."
 
@@ -75,6 +76,7 @@ add_verbs(deliveries_app)
 app.add_typer(deliveries_app, name="deliveries")
 app.add_typer(accounts_app, name="accounts")
 app.add_typer(jobs_app, name="jobs")
+app.command()(web)
 app.command()(audit)
 app.command()(enqueue)
 app.add_typer(config_app, name="config")

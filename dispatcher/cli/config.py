@@ -38,7 +38,7 @@ def check(
     except ConfigError as error:
         problems = list(error.problems)
     else:
-        problems = config_report.unreadable(config)
+        problems = [*config_report.unreadable(config), *config_report.unreadable_web(config)]
         if production:
             problems += config_report.unfit_for_production(config)
         warnings = config_report.warnings(config)

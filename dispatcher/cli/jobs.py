@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dispatcher.cli import job_reports, job_verbs, job_wakers
+from dispatcher.cli.backfills import backfill_app
 from dispatcher.cli.job_errors import told_clearly
 from dispatcher.cli.job_schedules import schedules_app
 from dispatcher.cli.options import Json, WrongUsage, configuration
@@ -194,3 +195,4 @@ jobs_app.command()(job_wakers.work)
 jobs_app.command()(job_verbs.retry)
 jobs_app.command()(job_verbs.cancel)
 jobs_app.add_typer(schedules_app, name="schedules")
+jobs_app.add_typer(backfill_app, name="backfill")

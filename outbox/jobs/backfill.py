@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine
 
 from outbox import migrations
 from outbox.database import reading
-from outbox.jobs.backfill_periods import chosen, judged, rules_of, subjects_now, track
+from outbox.jobs.backfill_periods import chosen, rules_of, subjects_now, track, verdicts
 from outbox.jobs.catalog import Catalog
 from outbox.jobs.decide_backfill import (
     LOOK,
@@ -155,7 +155,7 @@ def _looked(connection: Connection, job: Job, wanted: Wanted) -> tuple[Prospect,
 def _counted(connection: Connection, job: Job, each: Iterator[Candidate]) -> _Counted:
     found = _Counted()
     while chunk := list(islice(each, LOOK)):
-        for candidate, judged in judged(connection, job, chunk):
+        for candidate, judged in verdicts(connection, job, chunk):
             found.verdicts[judged.verdict] += 1
             if judged.verdict is Verdict.RUN:
                 found.newest = f"{candidate.subject} {candidate.period.label}"

@@ -98,7 +98,7 @@ def track(name: str, subject: SubjectNow, first: str, last: str, at: datetime) -
     )
 
 
-def judged(
+def verdicts(
     connection: Connection, job: Job, chunk: Iterable[Candidate]
 ) -> list[tuple[Candidate, Judged]]:
     """What becomes of each of these periods, by the runs that are there."""

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine
 
 from outbox.database import reading
 from outbox.errors import OutboxError
-from outbox.jobs.backfill_periods import SubjectNow, judged, rules_of, subjects_now, track
+from outbox.jobs.backfill_periods import SubjectNow, rules_of, subjects_now, track, verdicts
 from outbox.jobs.catalog import Catalog
 from outbox.jobs.decide_backfill import AHEAD, LOOK, Candidate, Judged, Verdict, candidates, drift
 from outbox.jobs.events import Listener, Planned, Trouble
@@ -94,7 +94,7 @@ def _next(
     tracks = [
         track(name, known[name], order.first, order.last, order.created_at) for name in order.rules
     ]
-    return judged(connection, job, islice(candidates(tracks, order.made.mark), LOOK))
+    return verdicts(connection, job, islice(candidates(tracks, order.made.mark), LOOK))
 
 
 def _make(

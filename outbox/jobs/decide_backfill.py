@@ -32,8 +32,7 @@ from datetime import date, datetime, time, timedelta
 from enum import StrEnum
 from typing import Final
 
-from outbox.errors import OutboxError
-from outbox.jobs.errors import InvalidPeriod
+from outbox.jobs.errors import InvalidJob, InvalidPeriod
 from outbox.jobs.local_time import YEARS, instant_of
 from outbox.jobs.rules import Period, Rule
 from outbox.records_backfills import Backfill, KnownRun, Mark
@@ -60,7 +59,7 @@ _SECOND: Final = timedelta(seconds=1)
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
 
 
-class InvalidBackfill(OutboxError, ValueError):
+class InvalidBackfill(InvalidJob):
     """A backfill cannot be ordered or changed so; one line that says what to do."""
 
 

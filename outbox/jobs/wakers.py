@@ -39,6 +39,11 @@ NOTICE = timedelta(seconds=60)
 LOOK_AROUND = timedelta(seconds=10)
 """How often a loop rescues runs, and sees whether people have to be told."""
 
+SAY_AGAIN = timedelta(minutes=10)
+"""How often a loop tells of a trouble that is still there."""
+
+_HOUR = 3600.0
+
 LONGEST_PAUSE = 30.0
 """Seconds between two tries at most, while the database is away."""
 
@@ -103,15 +108,17 @@ class Stop:
 
 @dataclass(slots=True)
 class _Tally:
-    """Counts what is emitted, and passes it on."""
+    """Counts what is emitted, and passes it on; the same trouble once."""
 
     emit: Listener
-    troubles: int = 0
     ended: Counter[str] = field(default_factory=Counter)
+    troubles: set[Trouble] = field(default_factory=set)
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Trouble):
-            self.troubles += 1
+            if event in self.troubles:
+                return
+            self.troubles.add(event)
         if isinstance(event, RunRescued) and event.state is RunState.FAILED:
             self.ended["failed"] += 1
         self.emit(event)
@@ -146,12 +153,13 @@ def tick(
     end = None if budget is None else time.monotonic() + budget.total_seconds()
     planned = plan.plan_due(engine, catalog, tally, at=at, everything=True)
     while not stop.asked and (end is None or time.monotonic() < end):
+        was_busy = crew.busy
         started = crew.start_ready(until=at)
         ended = crew.ended(wait=settings.poll_interval.total_seconds())
         tally.count(ended)
         more = plan.plan_due(engine, catalog, tally, at=at, everything=False)
         planned += more
-        if not (started or ended or more or crew.busy):
+        if not (was_busy or started or ended or more):
             break
     finished, given_back = crew.stop(settings.shutdown_grace)
     tally.count(finished)
@@ -164,7 +172,7 @@ def tick(
         retry=tally.ended["retry"],
         failed=tally.ended["failed"],
         given_back=given_back,
-        troubles=tally.troubles,
+        troubles=len(tally.troubles),
     )
 
 
@@ -183,6 +191,7 @@ def work(
     """
     with reading(engine) as connection:
         migrations.check(connection)
+    emit = _Sparingly(emit)
     crew = Crew(engine, catalog, size=settings.concurrency, owner=owner(), emit=emit)
     stop.also(crew.ask_to_stop)
     rounds = _Rounds(engine, catalog, settings, crew, emit)
@@ -207,6 +216,23 @@ def _pause(crew: Crew, stop: Stop, seconds: float) -> None:
         crew.ended(wait=seconds)
     else:
         stop.wait(seconds)
+
+
+class _Sparingly:
+    """Passes events on, the same trouble only now and then."""
+
+    def __init__(self, emit: Listener) -> None:
+        self._emit = emit
+        self._said: dict[Trouble, float] = {}
+
+    def __call__(self, event: Event) -> None:
+        now = time.monotonic()
+        if isinstance(event, Trouble):
+            if now - self._said.get(event, float("-inf")) < SAY_AGAIN.total_seconds():
+                return
+            self._said = {each: at for each, at in self._said.items() if now - at < 2 * _HOUR}
+            self._said[event] = now
+        self._emit(event)
 
 
 class _Rounds:

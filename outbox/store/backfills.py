@@ -1,7 +1,10 @@
 """Backfills as rows: ordered, looked at, paused, and the runs that they make.
 
 Locks are taken in one order everywhere: the backfill's row, then the locks of the claim (job,
-subject), then the run's row.
+subject), then the run's row. The transaction that finishes a run has that run's row, and its
+second write of it makes PostgreSQL look at the foreign key, at the backfill's row. So that one is
+locked in the mode that leaves room for this (``FOR NO KEY UPDATE``); with the stronger one,
+finishing and claiming one run wait for each other.
 """
 
 from __future__ import annotations
@@ -50,7 +53,8 @@ def one(connection: Connection, id_: int, *, lock: bool = False) -> Backfill | N
     """One order; with ``lock`` nobody changes it, or claims a run of it, before this
     transaction ends."""
     query = select(_B).where(_B.c.id == id_)
-    row = connection.execute(query.with_for_update() if lock else query).one_or_none()
+    locking = query.with_for_update(key_share=True)
+    row = connection.execute(locking if lock else query).one_or_none()
     return None if row is None else _backfill(row)
 
 

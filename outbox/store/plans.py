@@ -209,6 +209,8 @@ def ready(
     ``until``: those whose next attempt is due by then. Paused schedules have none. Whether a
     run really may start is decided when it is claimed.
     """
+    if not jobs:
+        return []
     found = _startable(jobs, until).subquery()
     order = (found.c.due_at, found.c.id)
     first = func.row_number().over(
@@ -233,6 +235,8 @@ def overlapping(
 ) -> list[ReadyRun]:
     """Runs of ``jobs`` that may be started but are to be skipped, since another run of the same
     subject is running."""
+    if not jobs:
+        return []
     found = _startable(jobs, until).subquery()
     rows = connection.execute(
         select(found)

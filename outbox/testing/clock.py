@@ -13,7 +13,7 @@ left when the connection is closed.
 from __future__ import annotations
 
 import sqlite3
-import threading
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -32,8 +32,6 @@ class Clock:
         self._now = parse_instant(format_instant(datetime.now(UTC)))
         self.was_set = False
         """Whether somebody has moved it."""
-        self._plain = sqlite3.connect(":memory:", check_same_thread=False)
-        self._asking = threading.Lock()
 
     @property
     def now(self) -> datetime:
@@ -77,12 +75,8 @@ class Clock:
         if len(arguments) > 1 and str(arguments[1]).lower() == _NOW:
             arguments = (arguments[0], format_instant(self._now), *arguments[2:])
         marks = ", ".join("?" * len(arguments))
-        with self._asking:
-            return self._plain.execute(f"SELECT strftime({marks})", arguments).fetchone()[0]  # noqa: S608
-
-    def close(self) -> None:
-        """Let go of what it keeps open."""
-        self._plain.close()
+        with closing(sqlite3.connect(":memory:")) as plain:
+            return plain.execute(f"SELECT strftime({marks})", arguments).fetchone()[0]
 
 
 def _read(text: str) -> datetime:

@@ -53,9 +53,8 @@ def contents(connection: Connection, *, without: Collection[str] = ()) -> Conten
         raise ValueError(f"ignore: there is no table or column {', '.join(unknown)}")
     found: dict[str, Content] = {}
     for name, columns in tables.items():
-        if name.startswith(_OURS):
-            columns = list(_COMPARED.get(name, ()))
-        wanted = tuple(each for each in columns if f"{name}.{each}" not in without)
+        compared = _COMPARED.get(name, ()) if name.startswith(_OURS) else columns
+        wanted = tuple(each for each in compared if f"{name}.{each}" not in without)
         if wanted and name not in without:
             found[name] = Content(wanted, _rows(connection, name, wanted))
     return found

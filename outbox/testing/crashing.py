@@ -38,8 +38,8 @@ class _Moment:
 
 
 class CrashPoints(Sequence[CrashPoint]):
-    """The points of a run. A loop over them begins each time with the database and the clock as
-    they were when the points were asked for."""
+    """The points of a run. In a loop over them each turn begins with the database and the clock
+    as they were when the points were asked for; when the loop is over, they are so again."""
 
     def __init__(self, points: Sequence[CrashPoint], bring_back: Callable[[], None]) -> None:
         self._points = tuple(points)
@@ -49,6 +49,7 @@ class CrashPoints(Sequence[CrashPoint]):
         for point in self._points:
             self._bring_back()
             yield point
+        self._bring_back()
 
     def __len__(self) -> int:
         return len(self._points)
@@ -70,7 +71,8 @@ class Crashing(Running):
     def __init__(self, path: Path, clock: Clock, watch: Watch) -> None:
         super().__init__(clock, watch)
         self._path = path
-        self._copies = itertools.count(1)
+        self._numbers = itertools.count(1)
+        self._copies: list[Path] = []
 
     def crash_points(
         self, job: Job | Callable[..., Any], *arguments: Any, **options: Any
@@ -79,7 +81,7 @@ class Crashing(Running):
         :meth:`run`.
 
         The run is performed once to find them, and undone. In a loop over them each turn
-        begins with the database and the clock as they are now.
+        begins with the database and the clock as they are now, and so does what follows it.
         """
         __tracebackhide__ = True
         moment = self._moment()
@@ -111,12 +113,27 @@ class Crashing(Running):
 
         The same deliveries, the same result, and the same rows in every table of the
         application. ignore: tables and columns (``reports.made_at``) that may differ.
+        Afterwards the database and the clock are as they were before.
 
         Raises AssertionError with the point, the tables and the rows; ValueError if the run
         does not succeed without a crash.
         """
         __tracebackhide__ = True
         moment = self._moment()
+        try:
+            self._compare(moment, job, arguments, options, ignore)
+        finally:
+            self._back_to(moment)
+
+    def _compare(
+        self,
+        moment: _Moment,
+        job: Job | Callable[..., Any],
+        arguments: tuple[Any, ...],
+        options: dict[str, Any],
+        ignore: Collection[str],
+    ) -> None:
+        __tracebackhide__ = True
         outcome = self.run(job, *arguments, **options)
         if not outcome.runs or {run.state for run in outcome.runs} != {RunState.SUCCEEDED}:
             raise ValueError(f"without a crash this run does not succeed: {outcome.explain()}")
@@ -152,9 +169,15 @@ class Crashing(Running):
             return contents(connection, without=ignore)
 
     def _moment(self) -> _Moment:
-        copy = self._path.with_suffix(f".{next(self._copies)}.db")
+        copy = self._path.with_suffix(f".{next(self._numbers)}.db")
         files.keep(self._path, copy)
+        self._copies.append(copy)
         return _Moment(copy, self.clock.now, self.clock.was_set, self._dead)
+
+    def _forget(self) -> None:
+        """Nobody goes back any more."""
+        for copy in self._copies:
+            copy.unlink(missing_ok=True)
 
     def _back_to(self, moment: _Moment) -> None:
         files.bring_back(moment.copy, self._path)

@@ -9,6 +9,7 @@ see errors that no production has. A file that nobody waits for to be written is
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
 import sqlite3
 import tempfile
@@ -23,13 +24,19 @@ from outbox.migrations import migrate
 def template() -> Path:
     """A migrated database to copy; made by the first call, gone when the process ends."""
     folder = Path(tempfile.mkdtemp(prefix="postroom-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(_remove, folder, os.getpid())
     path = folder / "template.db"
     migrate(f"sqlite:///{path}")
     with closing(sqlite3.connect(path)) as connection:
         # What is still in the write-ahead log would not be copied.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return path
+
+
+def _remove(folder: Path, maker: int) -> None:
+    """A process that was forked off and ends is not the end of it."""
+    if os.getpid() == maker:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def fresh(path: Path) -> None:

@@ -6,7 +6,6 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias, Unpack
@@ -47,6 +46,8 @@ class Postroom(Crashing):
         """Its URL, for ``open_run(…, database=…)`` and engines of your own."""
         self.clock: Clock = Clock()
         """Its time."""
+        self.engine: Engine = open_engine(self.url)
+        """An SQLAlchemy engine on it; the place to make the tables of your application."""
         super().__init__(self.path, self.clock, Watch(self.path, self.clock))
         self._deliver = deliver
         self._open = ExitStack()
@@ -54,11 +55,11 @@ class Postroom(Crashing):
     def __enter__(self) -> Self:
         files.fresh(self.path)
         with ExitStack() as opened:
-            opened.callback(self.clock.close)
             opened.enter_context(watching(self._watch))
             opened.enter_context(host.taken_from(lambda: self.clock.now))
             opened.enter_context(_configured(self.url))
-            opened.callback(self._dispose)
+            opened.callback(self._forget)
+            opened.callback(self.engine.dispose)
             self._open = opened.pop_all()
         return self
 
@@ -71,11 +72,6 @@ class Postroom(Crashing):
         self._open.close()
 
     # -- connections ------------------------------------------------------------------ #
-
-    @cached_property
-    def engine(self) -> Engine:
-        """An SQLAlchemy engine on it; the place to make the tables of your application."""
-        return open_engine(self.url)
 
     def session(self) -> Session:
         """A new SQLAlchemy session; closed at the end of the test at the latest."""
@@ -119,8 +115,8 @@ class Postroom(Crashing):
     def deliver(self) -> list[Any]:
         """Let a dispatcher send what is due, to nobody; the messages that would have left.
 
-        The real dispatcher makes them, so that what cannot be rendered shows here. Deliveries
-        for later stay where they are: move the clock first.
+        The real dispatcher makes them, and settles the deliveries as accepted. Those for later
+        stay where they are: move the clock first.
 
         Raises RuntimeError where no dispatcher was given.
         """
@@ -135,10 +131,6 @@ class Postroom(Crashing):
             return self._deliver(self.url)
         finally:
             self._watch.durable = False
-
-    def _dispose(self) -> None:
-        if "engine" in vars(self):
-            self.engine.dispose()
 
 
 @contextmanager

@@ -47,7 +47,8 @@ def _loaded(dialect: str, found: Delivery) -> Steps[Delivery]:
     for each in message.attachments:
         rows = yield Query(_content(dialect), {"of_sha256": each.sha256})
         attachments.append(_with_content(each, rows[0][0]) if rows else each)
-    return replace(found, message=replace(message, attachments=attachments))
+    whole: Any = tuple(attachments)
+    return replace(found, message=replace(message, attachments=whole))
 
 
 def _with_content(attachment: AnyAttachment, digits: str) -> AnyAttachment:

@@ -142,9 +142,9 @@ def _files(wanted: Any, found: Sequence[Any]) -> Difference | None:
         return Difference("attachments", _shown(list(wanted)), _shown(names))
     for attachment in found:
         content = wanted[attachment.filename]
-        got = attachment.content if isinstance(attachment, Attachment) else b""
-        if isinstance(content, str):
-            got = got.decode("utf-8", "backslashreplace")
+        octets = attachment.content if isinstance(attachment, Attachment) else b""
+        text = isinstance(content, str)
+        got = octets.decode("utf-8", "backslashreplace") if text else octets
         if content != got:
             name = f'attachments["{attachment.filename}"]'
             return Difference(name, _shown(content, beside=got), _shown(got, beside=content))
@@ -181,7 +181,7 @@ def something(found: Sequence[Delivery]) -> str:
 
 
 def _asked(wanted: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={_shown(value)}" for name, value in wanted.items()) or "anything"
+    return ", ".join(f"{name}={_in_a_line(value)}" for name, value in wanted.items()) or "anything"
 
 
 def _number(count: int) -> str:
@@ -213,6 +213,10 @@ def _shown(value: Any, beside: Any = None) -> str:
     """A value for people; text of several lines stays as it is, to be compared line by line."""
     if isinstance(value, str) and "\n" in value + (beside if isinstance(beside, str) else ""):
         return value
+    return _in_a_line(value)
+
+
+def _in_a_line(value: Any) -> str:
     if isinstance(value, re.Pattern):
         return f"/{value.pattern}/"
     if callable(value) and not isinstance(value, type):

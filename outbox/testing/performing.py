@@ -260,7 +260,7 @@ class Called:
     def __init__(
         self, function: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any]
     ) -> None:
-        self._call = lambda: function(*arguments, **options)
+        self._call: Callable[[], Any] = lambda: function(*arguments, **options)
         self.is_async = inspect.iscoroutinefunction(function)
 
     def perform(self, seen: Seen) -> None:

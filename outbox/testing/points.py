@@ -91,11 +91,11 @@ def shown(text: str) -> str:
         if found := form.match(f"{line} "):
             return found[1]
     if (found := _SELECT.match(line)) is not None:
-        return f"SELECT … FROM {found[1]}"
+        return f"SELECT … FROM {found[1]}"  # noqa: S608  (it is shown, and never run)
     return line if len(line) <= SHOWN_CHARACTERS else f"{line[: SHOWN_CHARACTERS - 1]}…"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CrashPoint:
     """A point of a run at which it can be killed; ``crash_at`` takes it as it is.
 
@@ -120,6 +120,8 @@ class CrashPoint:
     def __str__(self) -> str:
         also = f" ({', '.join(self.names)})" if self.names else ""
         return f"{self.name}{also}, before {self.before}"
+
+    __repr__ = __str__
 
 
 class Route:

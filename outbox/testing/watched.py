@@ -27,8 +27,9 @@ import re
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from sqlite3 import dbapi2
 from types import TracebackType
@@ -46,6 +47,8 @@ _POSITIONS: Final = (
 
 _DURABLE: Final = re.compile(r"(?i)\s*PRAGMA\s+synchronous\s*=")
 _NOT_DURABLE: Final = "PRAGMA synchronous = OFF"
+
+_LEVEL: Final[Any] = vars(sqlite3.Connection)["isolation_level"]
 
 _BEAT: Final = "beat of "
 """How the threads that renew leases are called; they are not part of what a job does."""
@@ -158,6 +161,12 @@ class Watched(sqlite3.Connection):
         self.watch.statement(self, sql_script)
         return super().executescript(sql_script)
 
+    def cursor(self, factory: Any = sqlite3.Cursor) -> Any:
+        """As ``sqlite3`` does."""
+        if not isinstance(factory, type) or not issubclass(factory, sqlite3.Cursor):
+            return super().cursor(factory)
+        return super().cursor(_watched_cursor(factory))
+
     def commit(self) -> None:
         """As ``sqlite3`` does; a statement of its own if there is anything to commit."""
         if self._commits():
@@ -180,20 +189,48 @@ class Watched(sqlite3.Connection):
             self.watch.statement(self, "COMMIT")
         return super().__exit__(kind, error, trace)
 
+    @property
+    def isolation_level(self) -> Any:
+        """As ``sqlite3`` has it: to set it to None commits."""
+        return super().isolation_level
+
+    @isolation_level.setter
+    def isolation_level(self, level: Any) -> None:
+        if level is None and self._commits():
+            self.watch.statement(self, "COMMIT")
+        _LEVEL.__set__(self, level)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Python 3.12: to set autocommit to True commits.
+        if name == "autocommit" and value is True and self._commits():
+            self.watch.statement(self, "COMMIT")
+        super().__setattr__(name, value)
+
     def _commits(self) -> bool:
         """With ``autocommit=True`` (Python 3.12) ``commit()`` does nothing."""
         return self.in_transaction and getattr(self, "autocommit", None) is not True
 
 
+class WatchedCursor(sqlite3.Cursor):
+    """A cursor of such a connection. Its statements pass by the connection, scripts do not."""
+
+    def executescript(self, sql_script: str, /) -> Any:
+        """As ``sqlite3`` does; the script counts as one statement."""
+        connection = cast(Watched, self.connection)
+        connection.watch.statement(connection, sql_script)
+        return super().executescript(sql_script)
+
+
 @contextmanager
 def watching(watch: Watch) -> Iterator[None]:
     """Let ``sqlite3.connect`` give connections of ours for the watched file."""
-    before = sqlite3.connect, dbapi2.connect
+    before: tuple[Any, Any] = sqlite3.connect, dbapi2.connect
 
     def connect(database: Any, *args: Any, **kwargs: Any) -> sqlite3.Connection:
         given = {**dict(zip(_POSITIONS, args, strict=False)), **kwargs}
         if len(args) > len(_POSITIONS) or not _is(watch.file, database, given):
-            return before[0](database, *args, **kwargs)
+            elsewhere: sqlite3.Connection = before[0](database, *args, **kwargs)
+            return elsewhere
         base = given.pop("factory", sqlite3.Connection)
         given |= {"factory": _watched(base, watch), "cached_statements": 0}
         return prepared(before[0](database, **given), watch)
@@ -215,7 +252,7 @@ def prepared(connection: sqlite3.Connection, watch: Watch) -> sqlite3.Connection
     return connection
 
 
-def _watched(base: Callable[..., sqlite3.Connection], watch: Watch) -> Callable[..., Any]:
+def _watched(base: Any, watch: Watch) -> type[sqlite3.Connection]:
     """The class of a connection that its maker wants to be a ``base``."""
     if not isinstance(base, type) or not issubclass(base, sqlite3.Connection):
         raise TypeError(
@@ -223,6 +260,12 @@ def _watched(base: Callable[..., sqlite3.Connection], watch: Watch) -> Callable[
         )
     bases = (Watched,) if base is sqlite3.Connection else (Watched, base)
     return type(f"Watched{base.__name__}", bases, {"watch": watch})
+
+
+@cache
+def _watched_cursor(base: type[sqlite3.Cursor]) -> type[sqlite3.Cursor]:
+    bases = (WatchedCursor,) if base is sqlite3.Cursor else (WatchedCursor, base)
+    return type(f"Watched{base.__name__}", bases, {})
 
 
 def _is(file: str, database: Any, given: dict[str, Any]) -> bool:
