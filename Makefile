@@ -92,9 +92,9 @@ format: .venv/.stamps/development ## format the code and mend what ruff can mend
 
 .PHONY: lock
 lock: .venv/.stamps/development ## pin the dependencies anew; UPGRADE=1 takes the newest versions
-	$(LOCK) $(if $(UPGRADE),--upgrade) --extra postgres pyproject.toml -o requirements.lock
+	$(LOCK) $(if $(UPGRADE),--upgrade) --extra postgres --extra web pyproject.toml -o requirements.lock
 	$(LOCK) $(if $(UPGRADE),--upgrade) --group build -o requirements-build.lock
-	$(LOCK) $(if $(UPGRADE),--upgrade) --extra postgres --group dev -c requirements.lock \
+	$(LOCK) $(if $(UPGRADE),--upgrade) --extra postgres --extra web --group dev -c requirements.lock \
 		-c requirements-build.lock pyproject.toml -o requirements-dev.lock
 	echo 'sqlalchemy==2.0.40' | $(LOCK) --no-deps --no-annotate - -o requirements-lowest.lock
 

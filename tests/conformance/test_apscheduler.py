@@ -208,7 +208,12 @@ def _heard(scheduler: Any, count: int) -> Callable[[], None]:
     """Wait until so many jobs were executed."""
     done = threading.Semaphore(0)
     scheduler.add_listener(lambda _: done.release(), events.EVENT_JOB_EXECUTED)
-    return lambda: [done.acquire(timeout=60) for _ in range(count)] and None
+
+    def wait() -> None:
+        for _ in range(count):
+            assert done.acquire(timeout=60)
+
+    return wait
 
 
 def test_one_instant_is_recorded_once(sqlite_url: str) -> None:
@@ -242,7 +247,9 @@ def test_a_database_that_is_away_does_not_stop_the_scheduler(
     assert "could not be recorded" in caplog.text
 
 
-async def test_an_event_loop_is_not_held_up(sqlite_url: str) -> None:
+async def test_an_event_loop_is_not_held_up(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In a loop the row is written by another thread."""
     scheduler = asynchronous.AsyncIOScheduler(timezone="UTC")
     recorder = record_events(scheduler, database=sqlite_url)
@@ -253,7 +260,7 @@ async def test_an_event_loop_is_not_held_up(sqlite_url: str) -> None:
         written.append(threading.current_thread().name)
         record(*about)
 
-    recorder._record = watched  # type: ignore[method-assign]
+    monkeypatch.setattr(recorder, "_record", watched)
     scheduler.start()
     scheduler.add_job(fine, "date", run_date=soon(), id="fine")
     await asyncio.to_thread(until, lambda: recorded(sqlite_url) != [], "it is recorded")

@@ -71,10 +71,10 @@ def ticked(postroom: CommandLine) -> None:
     ago(postroom)
 
 
-def sweeps(postroom: CommandLine) -> list[str]:
-    """Labels of sweep's runs, newest first."""
+def failures(postroom: CommandLine) -> list[str]:
+    """Labels of sweep's runs that failed for good."""
     shown = postroom("jobs", "show", "sweep", "--json").json
-    return [run["label"] for run in shown["runs"]]
+    return [run["label"] for run in shown["runs"] if run["state"] == "failed"]
 
 
 def test_a_tick_plans_and_runs(postroom: CommandLine) -> None:
@@ -95,7 +95,7 @@ def test_a_run_that_failed_for_good_is_an_exit_code(postroom: CommandLine) -> No
     assert done.code == 1
     assert "1 failed for good" in done.out
     assert "failed for good (exhausted); attempt 1 failed: OSError: no room is left" in done.err
-    label = sweeps(postroom)[0]
+    [label] = failures(postroom)
     why = postroom("jobs", "explain", "sweep", "all", label)
     assert why.code == 1
     assert "failed for good" in why.out
@@ -118,7 +118,7 @@ def test_what_nobody_wants_is_cancelled(postroom: CommandLine) -> None:
     (postroom.folder / "broken").touch()
     ticked(postroom)
     postroom("jobs", "tick")
-    label = sweeps(postroom)[0]
+    [label] = failures(postroom)
     done = postroom("jobs", "cancel", "sweep", "all", label, "--reason", "not needed", "--json")
     assert (done.code, done.json["is_now"]) == (0, "cancelled")
     assert "was cancelled at" in postroom("jobs", "explain", "sweep", "all", label).out

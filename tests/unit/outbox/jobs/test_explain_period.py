@@ -155,10 +155,10 @@ SENTENCES: dict[str, tuple[Asked, str]] = {
                 ),
             )
         ),
-        f"{KEY} failed for good at 18:00:00Z (permanent, attempt 1): Permanent: no such site. "
+        (f"{KEY} failed for good at 18:00:00Z (permanent, attempt 1): Permanent: no such site. "
         "Once its cause is mended, try it again: "
         "postroom jobs retry report site-42 2026-06-01 --reason … It was due at 08:00:00Z. "
-        "It is overdue since 19:00:00Z.",
+        "It is overdue since 19:00:00Z."),
     ),
     "skipped": (
         asked(runs=(run("skipped", reason="overlap", detail="another was running"),)),
@@ -175,8 +175,8 @@ SENTENCES: dict[str, tuple[Asked, str]] = {
                 label="2026-05-01..2026-06-01", detail="a newer one was due",
             )
         ),
-        f"{KEY} was skipped (missed), one of 2,880 periods in a row, 2026-05-01..2026-06-01: "
-        "a newer one was due.",
+        (f"{KEY} was skipped (missed), one of 2,880 periods in a row, 2026-05-01..2026-06-01: "
+        "a newer one was due."),
     ),
     "before it was active": (
         asked(schedule=schedule(active_since=AT - HOUR)),
@@ -192,9 +192,9 @@ SENTENCES: dict[str, tuple[Asked, str]] = {
     ),
     "nobody planned it": (
         asked(overdue_after=4 * HOUR),
-        "was due at 08:00:00Z, and nothing has planned it. Its schedule was looked at last at "
+        ("was due at 08:00:00Z, and nothing has planned it. Its schedule was looked at last at "
         "19:00:00Z; is a postroom jobs work, or anything that calls postroom jobs tick, running? "
-        "It is overdue since 12:00:00Z.",
+        "It is overdue since 12:00:00Z."),
     ),
     "cleaned up": (
         asked(schedule=schedule(planned_until=PERIOD.end)),
