@@ -101,13 +101,12 @@ def firings(trigger: Any, *, since: datetime, until: datetime) -> Iterator[datet
     if getattr(asked, "jitter", None):
         asked.jitter = None
     last: datetime | None = None
+    reached = datetime.min.replace(tzinfo=UTC)
     while True:
         found: datetime | None = asked.get_next_fire_time(last, last or since)
-        if found is None or (last is not None and found <= last):
+        # In UTC: local times of one zone compare by the clock on the wall, where an hour repeats.
+        if found is None or (at := found.astimezone(UTC)) <= reached or at >= until:
             return
-        last = found
-        at = found.astimezone(UTC)
-        if at >= until:
-            return
+        last, reached = found, at
         if at >= since:
             yield at

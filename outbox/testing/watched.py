@@ -247,7 +247,7 @@ def prepared(connection: sqlite3.Connection, watch: Watch) -> sqlite3.Connection
     connection.create_function("strftime", -1, watch.clock.strftime, deterministic=True)
     if isinstance(connection, Watched):
         connection.number = watch.joined(connection)
-    if not watch.durable:
+    if not watch.durable and not connection.in_transaction:  # with autocommit=False there is one
         connection.execute(_NOT_DURABLE).close()
     return connection
 

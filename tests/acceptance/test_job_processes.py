@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import ROOT
+from tests.forked_commands import ROOT
 from tests.conformance.job_rig import attempts, database_now, until
 from tests.conformance.ledger import change, rows
 

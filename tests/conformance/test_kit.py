@@ -73,9 +73,15 @@ def test_what_is_rolled_back_was_not_enqueued(postroom: Postroom) -> None:
     assert postroom.enqueued() == []
 
 
-def test_each_kit_is_empty_and_is_the_configured_database(tmp_path: Path) -> None:
+@pytest.mark.parametrize("configured", [None, "sqlite:////srv/app.db"])
+def test_each_kit_is_empty_and_is_the_configured_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, configured: str | None
+) -> None:
     """A job finds it where it looks for its database; afterwards all is as it was."""
-    before = os.environ.get("POSTROOM_DATABASE__URL"), sqlite3.connect, sqlite3.dbapi2.connect
+    monkeypatch.delenv("POSTROOM_DATABASE__URL", raising=False)
+    if configured is not None:
+        monkeypatch.setenv("POSTROOM_DATABASE__URL", configured)
+    before = configured, sqlite3.connect, sqlite3.dbapi2.connect
     for name in ("one", "two"):
         folder = tmp_path / name
         folder.mkdir()

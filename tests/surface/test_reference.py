@@ -111,6 +111,8 @@ def test_every_key_is_there_with_its_variable_and_default() -> None:
         ("[database]", "database", config_models.Database),
         ("[defaults]", "defaults", config_models.Defaults),
         ("[dispatcher]", "dispatcher", config_models.Dispatcher),
+        ("[jobs]", "jobs", config_models.Jobs),
+        ("[web.public]", "web.public", config_models.WebPublic),
     ]
     parts += [(n, "accounts.NAME", registry.settings_type(n)) for n in registry.names()]
     for title, path, model in parts:
@@ -300,6 +302,9 @@ def test_every_module_has_its_room() -> None:
             there |= {p.stem for p in (ROOT / "outbox/store").glob("*.py")} - {"__init__"}
         assert there - named == set(), package
         assert named - there <= {"outbox"}, package
+    table = text[text.index("| in `outbox/jobs/` |") :].partition("\n\n")[0]
+    named = {c for row in rows(table) for c in codes(" ".join(row)) if c.isidentifier()}
+    assert named == {p.stem for p in (ROOT / "outbox/jobs").glob("*.py")} - {"__init__"}
 
 
 def test_every_test_that_is_named_exists() -> None:

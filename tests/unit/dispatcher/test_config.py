@@ -10,7 +10,13 @@ import pytest
 
 from dispatcher.backoff import RetryPolicy
 from dispatcher.config import ConfigError, load
-from dispatcher.config_report import sources, unfit_for_production, unreadable, warnings
+from dispatcher.config_report import (
+    sources,
+    unfit_for_production,
+    unreadable,
+    unreadable_web,
+    warnings,
+)
 from outbox.settings import database_settings
 from outbox.states import WhenUnsure
 from providers.settings import Secret
@@ -173,7 +179,19 @@ BAD_NAME = (
     "or digit"
 )
 REFUSED: list[tuple[str, str]] = [
-    ("[jobs]\n", "jobs: is not a known key: known are accounts, database, defaults, dispatcher"),
+    (
+        "[nothing]\n",
+        "nothing: is not a known key: known are accounts, database, defaults, dispatcher, jobs, web",
+    ),
+    ('[web.private]\nlisten = "x:1"', "web.private: is not a known key: known are public"),
+    (
+        '[web.public]\nlisten = "8026"',
+        'web.public.listen: is no address to listen on: write "127.0.0.1:8026" or "[::1]:8026"',
+    ),
+    (
+        '[web.public]\ntick_token = "s3cr3t"',
+        'web.public.tick_token: a secret is written as a reference: "env:NAME" or "file:PATH"',
+    ),
     ("database = 5\n", "database: is not a table: write [database]"),
     ('[database]\nshema = "x"', 'database.shema: is not a known key: did you mean "schema"?'),
     ("[database]\nurl = 5", "database.url: is not text: write it in quotes"),
@@ -364,6 +382,15 @@ def test_checking_reads_every_reference(tmp_path: Path, monkeypatch: pytest.Monk
     assert [str(problem) for problem in unreadable(config)] == [
         "database.url: the environment variable MISSING is not set",
         "accounts.main.password: the environment variable MISSING is not set",
+    ]
+
+
+def test_a_token_is_needed_only_where_it_is_asked_for(tmp_path: Path) -> None:
+    """The dispatcher starts without the secrets of the web process; the check of all reads them."""
+    config = load(written(tmp_path, '[web.public]\ntick_token = "env:MISSING"'), {})
+    assert unreadable(config) == []
+    assert [str(problem) for problem in unreadable_web(config)] == [
+        "web.public.tick_token: the environment variable MISSING is not set"
     ]
 
 

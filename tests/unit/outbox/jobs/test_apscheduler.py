@@ -179,6 +179,20 @@ def test_the_gap_is_where_they_differ() -> None:
     assert found.complete
 
 
+def test_the_repeated_hour_is_where_they_differ() -> None:
+    """APScheduler fires at both passes of 02:30, we are due at the first; it goes on after (B51)."""
+    trigger = cron(hour=2, minute=30)
+    rule = translate(trigger).rule
+    assert rule is not None
+    found = compare(trigger, rule, since=datetime(2026, 10, 24, tzinfo=UTC), count=3)
+    assert [(f"{row.at:%d %H:%M}", row.label is not None, row.fires) for row in found.rows] == [
+        ("24 00:30", True, True),
+        ("25 00:30", True, True),
+        ("25 01:30", False, True),
+        ("26 01:30", True, True),
+    ]
+
+
 def test_a_daily_interval_moves_with_the_clock_and_a_schedule_does_not() -> None:
     """From the change on, every instant differs by an hour; the list is cut, and says so."""
     trigger = interval(days=1)
