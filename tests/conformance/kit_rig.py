@@ -12,8 +12,7 @@ from sqlalchemy import text
 
 import outbox
 from outbox import Email
-from outbox.jobs import weekly
-from outbox.jobs.job import job
+from outbox.periods import weekly
 from outbox.testing import Postroom
 
 WEEK = "2026-W48"
@@ -42,7 +41,9 @@ def reports(kit: Postroom) -> list[str]:
         return [key for (key,) in connection.execute("SELECT run_key FROM reports")]
 
 
-@job("website-audit", period=weekly("mon", timezone="Europe/Berlin"), due="+8h", useful_for="3d")
+@outbox.job(
+    "website-audit", period=weekly("mon", timezone="Europe/Berlin"), due="+8h", useful_for="3d"
+)
 def audit(run: Any) -> str:
     """A declared job, as it should be."""
     with run.finish() as tx:

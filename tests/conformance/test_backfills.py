@@ -314,6 +314,18 @@ def test_paused_nothing_starts_resumed_it_goes_on(database_url: str) -> None:
         ]
 
 
+def test_a_paused_subject_is_paused_for_backfills_too(database_url: str) -> None:
+    """Nothing of it starts, by no list however old, until it is resumed."""
+    with bench(database_url, declared(subjects=SITES[:1])) as jobs:
+        jobs.order(day(jobs, 4), day(jobs, 3))
+        jobs.plan()
+        [work] = jobs.ready()
+        jobs.change("UPDATE outbox_schedules SET state = 'paused' WHERE subject = 'site-1'")
+        assert (jobs.ready(), jobs.begin(work)) == ([], None)
+        jobs.change("UPDATE outbox_schedules SET state = 'active' WHERE subject = 'site-1'")
+        assert len(jobs.drain()) == 2
+
+
 def test_cancelled_the_rest_is_cancelled(database_url: str) -> None:
     """What nobody works on is cancelled; what is running may finish, and nothing follows."""
     with bench(database_url) as jobs:

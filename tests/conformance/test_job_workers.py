@@ -12,6 +12,7 @@ import pytest
 
 from outbox import Permanent, RetryAfter
 from outbox.jobs import Subject, claiming, cron, daily
+from outbox.jobs import crew as crews
 from outbox.jobs.catalog import catalog_of
 from outbox.jobs.crew import Crew
 from outbox.jobs.events import RunEnded, RunLeft, RunStarted
@@ -515,3 +516,27 @@ def test_a_loop_works_until_it_is_stopped(desk: Office) -> None:
     ended = [each for each in desk.events if isinstance(each, RunEnded)]
     assert len(ended) >= 3
     assert desk.troubles == []
+
+
+def test_what_is_claimed_during_the_end_is_given_back(
+    desk: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that was slow to claim finds that everything is over, and undoes its claim."""
+    may_claim = threading.Event()
+    real = crews.begin
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        assert may_claim.wait(PATIENCE)
+        return real(*arguments, **{**options, "stopping": lambda: False})
+
+    monkeypatch.setattr(crews, "begin", slow)
+    desk.declare()
+    desk.sync()
+    desk.plan()
+    crew = crew_of(desk)
+    assert crew.start_ready(until=desk.clock.now) == 1
+    assert crew.stop(timedelta(0)) == ([], 0)
+    may_claim.set()
+    until(lambda: not _alive("run report"), "the thread to end")
+    assert desk.runs("state, attempts, last_attempt") == [("planned", 0, 1)]
+    assert desk.deliveries() == []

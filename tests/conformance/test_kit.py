@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 import outbox
-from outbox import Attachment, clock
+from outbox import Attachment
 from outbox.jobs.errors import InvalidJob
 from outbox.settings import database_settings
 from outbox.testing import Postroom, assert_enqueued
@@ -143,19 +143,19 @@ def test_the_clock_stands_still_until_it_is_moved(postroom: Postroom) -> None:
     """It begins at the host's instant; ``outbox.clock.now`` is its time, and only meanwhile."""
     start = postroom.clock.now
     assert abs(start - datetime.now(UTC)) < timedelta(minutes=5)
-    assert clock.now() == start == postroom.clock.now
-    assert postroom.clock.at("2026-11-30T08:00+01:00") == THEN == clock.now()
+    assert outbox.now() == start == postroom.clock.now
+    assert postroom.clock.at("2026-11-30T08:00+01:00") == THEN == outbox.now()
     assert postroom.clock.advance("3h") == THEN + timedelta(hours=3)
-    assert postroom.clock.advance(timedelta(seconds=1)) == clock.now()
-    assert postroom.clock.reach(THEN) == clock.now() > THEN
+    assert postroom.clock.advance(timedelta(seconds=1)) == outbox.now()
+    assert postroom.clock.reach(THEN) == outbox.now() > THEN
 
 
 def test_the_host_has_its_time_back_afterwards(tmp_path: Path) -> None:
     """Nothing of the kit's clock is left."""
     with opened(tmp_path) as kit:
         kit.clock.at("2001-01-01T00:00Z")
-        assert clock.now().year == 2001
-    assert clock.now().year > 2001
+        assert outbox.now().year == 2001
+    assert outbox.now().year > 2001
 
 
 @pytest.mark.parametrize("instant", ["tomorrow", "2026-11-30T08:00", 7, datetime(2026, 11, 30)])  # noqa: DTZ001

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from datetime import timedelta
@@ -17,8 +17,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 import outbox
-from outbox.jobs import daily
-from outbox.jobs.job import job
+from outbox.periods import daily
 from outbox.states_jobs import RunState
 from outbox.testing import Killed, Postroom
 from outbox.testing.points import NAMES, Kind, first_word, kind_of, shown
@@ -277,6 +276,14 @@ def test_each_turn_of_a_loop_over_the_points_begins_anew(postroom: Postroom) -> 
         postroom.clock.advance("2m")
 
 
+def test_the_copies_of_a_database_go_with_its_kit(tmp_path: Path) -> None:
+    """What was kept to go back to is not left behind."""
+    with opened(tmp_path) as kit:
+        kit.assert_crash_safe(by_sqlite3, kit)
+        assert len(list(tmp_path.glob("*.db"))) == 2
+    assert list(tmp_path.glob("*.db")) == [kit.path]
+
+
 async def in_a_session(kit: Postroom) -> None:
     """A run in an event loop."""
     engine = create_async_engine(kit.url.replace("sqlite", "sqlite+aiosqlite"))
@@ -300,29 +307,23 @@ def in_django(kit: Postroom) -> None:
                 tx.enqueue(mail(), name="owner")
 
 
-@pytest.mark.parametrize(
-    ("function", "options"),
-    [
-        (audit, AUDIT),
-        (by_sqlite3, {"kit": ...}),
-        (in_a_session, {"kit": ...}),
-        (in_django, {"kit": ...}),
-    ],
-    ids=["declared", "sqlite3", "event loop", "Django"],
-)
-def test_after_a_crash_anywhere_a_run_ends_right(
-    postroom: Postroom, function: Any, options: dict[str, Any]
-) -> None:
+def test_after_a_crash_anywhere_a_run_ends_right(postroom: Postroom) -> None:
     """Killed before any statement and started again: one report, one delivery, one success."""
-    given: dict[str, Any] = {k: postroom if v is ... else v for k, v in options.items()}
     turns = 0
-    for point in postroom.every_crash(function, **given):
+    for point in postroom.every_crash(audit, **AUDIT):
         turns += 1
         assert len(reports(postroom)) == 1, point
         assert len(postroom.enqueued()) == 1, point
         assert [run.state for run in postroom.runs()] == ["succeeded"], point
-    assert turns > 20
-    postroom.assert_crash_safe(function, **given)
+    assert turns == len(postroom.crash_points(audit, **AUDIT)) > 20
+
+
+@pytest.mark.parametrize("function", [by_sqlite3, in_a_session, in_django])
+def test_a_crash_leaves_nothing_else_on_any_connection(
+    postroom: Postroom, function: Callable[[Postroom], Any]
+) -> None:
+    """As they come, in an event loop, and in Django: all rows are what they are without a crash."""
+    postroom.assert_crash_safe(function, postroom)
 
 
 # --------------------------------------------------------------------------- #
@@ -333,7 +334,7 @@ def test_after_a_crash_anywhere_a_run_ends_right(
 def test_a_job_that_commits_on_its_own_is_found(postroom: Postroom) -> None:
     """What it wrote beside its run is there twice after a crash: the point and the rows are shown."""
 
-    @job("unsafe", period=daily(timezone="UTC"))
+    @outbox.job("unsafe", period=daily(timezone="UTC"))
     def unsafe(run: Any) -> None:
         with postroom.engine.begin() as connection:
             connection.execute(text("INSERT INTO reports VALUES (:key, 7)"), {"key": run.key})

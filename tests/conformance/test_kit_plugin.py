@@ -11,11 +11,11 @@ ROOT = Path(__file__).parents[2]
 PLUGIN = "dispatcher.pytest_plugin"
 
 JOBS = """
+import outbox
 from outbox import Email
-from outbox.jobs import weekly
-from outbox.jobs.job import job
+from outbox.periods import weekly
 
-@job("website-audit", period=weekly("mon"), due="+8h", useful_for="3d")
+@outbox.job("website-audit", period=weekly("mon"), due="+8h", useful_for="3d")
 def website_audit(run):
     with run.finish() as tx:
         tx.enqueue(Email(to="ana@example.org", subject="Audit", text="7 findings"), name="owner")
@@ -24,7 +24,10 @@ def website_audit(run):
 PASSING = """
 from jobs import website_audit
 
+folders = []
+
 def test_the_owner_gets_one_mail(postroom):
+    folders.append(postroom.path.parent)
     postroom.run(website_audit, subject="site-42", period="2026-W48", crash_at="before-commit")
     assert postroom.enqueued() == []
     postroom.run(website_audit, subject="site-42", period="2026-W48")
@@ -35,6 +38,10 @@ def test_the_owner_gets_one_mail(postroom):
 def test_each_test_has_an_outbox_of_its_own(postroom):
     assert postroom.nothing_enqueued() and postroom.runs() == []
     postroom.assert_crash_safe(website_audit, subject="site-42", period="2026-W48")
+
+def test_nothing_stays_on_the_disk():
+    assert len(folders) == 1
+    assert not folders[0].exists()
 
 def test_it_can_be_delivered(postroom, tmp_path):
     assert list(tmp_path.iterdir()) == []
@@ -91,7 +98,7 @@ def test_a_suite_that_uses_the_fixture_passes(tmp_path: Path) -> None:
     """The example of the documentation, an outbox for each test, and a delivery to nobody."""
     done = alone(tmp_path, PASSING)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 passed" in done.stdout
+    assert "4 passed" in done.stdout
 
 
 def test_a_failure_shows_what_was_enqueued(tmp_path: Path) -> None:
@@ -114,6 +121,34 @@ def test_without_the_fixture_nothing_is_imported(tmp_path: Path) -> None:
     """A suite that has the plugin in its environment and does not use it pays for nothing."""
     done = alone(tmp_path, WITHOUT)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+_FORKED = """
+import os
+import sys
+from outbox.testing.files import template
+path = template()
+if not os.fork():
+    sys.exit()
+os.wait()
+print(path.exists(), path)
+"""
+
+
+def test_the_migrated_template_lives_as_long_as_its_process(tmp_path: Path) -> None:
+    """A process that a test forks off does not take it along; the last one cleans up."""
+    done = subprocess.run(
+        [sys.executable, "-c", _FORKED],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    there, path = done.stdout.split()
+    assert there == "True"
+    assert Path(path).is_relative_to(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 _LOADED = """

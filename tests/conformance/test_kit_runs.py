@@ -15,9 +15,8 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 import outbox
-from outbox.jobs import daily, weekly
-from outbox.jobs.job import job
-from outbox.jobs.subjects import Subject
+from outbox.jobs import Subject
+from outbox.periods import daily, weekly
 from outbox.states_jobs import RunOrigin, RunState
 from outbox.testing import Postroom
 from tests.conformance.kit_rig import (
@@ -127,7 +126,7 @@ def test_a_subject_is_what_the_code_knows_of_it(postroom: Postroom) -> None:
     """By its id with its attributes and its time zone; a Subject may be given instead."""
     seen: list[tuple[str, Any, datetime]] = []
 
-    @job(
+    @outbox.job(
         "daily-check",
         period=daily(),
         subjects=lambda: [Subject("one", "Asia/Tokyo", {"url": "https://one.example"}), "two"],
@@ -162,7 +161,7 @@ def test_what_a_job_does_not_know_is_refused(postroom: Postroom) -> None:
 # --------------------------------------------------------------------------- #
 
 
-@job("shaky", period=daily(timezone="UTC"), attempts=3, first_delay="10m")
+@outbox.job("shaky", period=daily(timezone="UTC"), attempts=3, first_delay="10m")
 def shaky(run: Any) -> None:
     """Raises what its subject says."""
     raise {"retry": ConnectionError("gone"), "never": outbox.Permanent("no such site")}[
@@ -201,7 +200,7 @@ def test_what_a_job_raises_can_be_kept(postroom: Postroom) -> None:
 def test_a_job_that_does_not_finish_is_told(postroom: Postroom) -> None:
     """Success is a commit; to return is none."""
 
-    @job("lazy", period=daily(timezone="UTC"))
+    @outbox.job("lazy", period=daily(timezone="UTC"))
     def lazy(run: Any) -> None:
         del run
 
@@ -213,7 +212,7 @@ def test_inputs_are_asked_for_and_may_fail(postroom: Postroom) -> None:
     """An error in the function that gives the inputs is the run's, and the test's."""
     given: list[Any] = [{"rules": "v7"}]
 
-    @job(
+    @outbox.job(
         "with-inputs", period=daily(timezone="UTC"), inputs=lambda _, period: given[0][period.label]
     )
     def checked(run: Any) -> Any:
@@ -231,7 +230,7 @@ def test_inputs_are_asked_for_and_may_fail(postroom: Postroom) -> None:
 def test_an_interrupt_is_the_test_s(postroom: Postroom) -> None:
     """Ctrl-C in a job ends the tests and not only the attempt."""
 
-    @job("stopped", period=daily(timezone="UTC"))
+    @outbox.job("stopped", period=daily(timezone="UTC"))
     def stopped(run: Any) -> None:
         del run
         raise KeyboardInterrupt
@@ -315,7 +314,7 @@ def test_a_run_is_performed_one_at_a_time(postroom: Postroom) -> None:
 # --------------------------------------------------------------------------- #
 
 
-@job("async-audit", period=weekly("mon", timezone="Europe/Berlin"))
+@outbox.job("async-audit", period=weekly("mon", timezone="Europe/Berlin"))
 async def async_audit(run: Any) -> str:
     """A declared job in a coroutine."""
     await asyncio.sleep(0)
@@ -374,7 +373,7 @@ def test_a_run_that_may_not_begin_says_why(postroom: Postroom) -> None:
     """A paused schedule, another run of its subject, and as many of its job as may run."""
     postroom.clock.at(DUE)
 
-    @job("narrow", period=daily(timezone="UTC"), concurrency=1)
+    @outbox.job("narrow", period=daily(timezone="UTC"), concurrency=1)
     def narrow(run: Any) -> None:
         with run.finish():
             pass

@@ -27,7 +27,7 @@ def commands(text: str) -> list[list[str]]:
     """The words of each ``postroom`` command: a YAML list, or a line of a unit or a crontab."""
     listed = [re.findall(r'"([^"]*)"', each) for each in re.findall(r"command: (\[.*\])", text)]
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
-    typed = [at[1] for line in lines if (at := re.search(r"/postroom (.*)", line))]
+    typed = [at[1] for line in lines if (at := re.search(r"/postroom ([^|>&;]*)", line))]
     return [*listed, *(["postroom", *shlex.split(each)] for each in typed)]
 
 
