@@ -41,6 +41,7 @@ class Bench:
     url: str
     catalog: Catalog
     heard: list[Event] = field(default_factory=list)
+    begun: list[Attempt] = field(default_factory=list)
 
     # -- people -------------------------------------------------------------- #
 
@@ -79,7 +80,9 @@ class Bench:
             return backfill_lane.ready(connection, self.catalog, limit=limit)
 
     def begin(self, work: Work) -> Attempt | None:
-        return backfill_lane.begin(self.engine, work, owner=owner(), emit=self.heard.append)
+        return self._kept(
+            backfill_lane.begin(self.engine, work, owner=owner(), emit=self.heard.append)
+        )
 
     def live(self) -> list[Work]:
         """Live runs that may be started."""
@@ -89,7 +92,12 @@ class Bench:
             return picked(connection, dict(self.catalog.jobs), found)
 
     def begin_live(self, work: Work) -> Attempt | None:
-        return begin_live(self.engine, work, owner=owner(), emit=self.heard.append)
+        return self._kept(begin_live(self.engine, work, owner=owner(), emit=self.heard.append))
+
+    def _kept(self, attempt: Attempt | None) -> Attempt | None:
+        if attempt is not None:
+            self.begun.append(attempt)
+        return attempt
 
     def drain(self) -> list[RunEnded]:
         """Plan and work on backfills until there is nothing to do."""
@@ -155,6 +163,8 @@ def bench(url: str, *jobs: Job, active_days: int = 0) -> Iterator[Bench]:
             made.plan_live()
         yield made
     finally:
+        for attempt in made.begun:
+            attempt.give_back()  # those that have ended say no
         engine.dispose()
 
 

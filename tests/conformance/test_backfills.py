@@ -15,6 +15,7 @@ from outbox.jobs.events import RunLeft
 from outbox.jobs.job_run import JobRun
 from outbox.jobs.periods import hourly
 from outbox.jobs.subjects import Subject
+from outbox.records_runs import NewRun
 from outbox.records_schedules import ReadyRun
 from outbox.states_jobs import RunState
 from outbox.store import backfills
@@ -261,6 +262,60 @@ def test_a_period_done_meanwhile_is_skipped(database_url: str) -> None:
         assert any(isinstance(e, RunLeft) and key in e.sentence for e in jobs.heard)
         [(detail,)] = jobs.rows("SELECT detail FROM outbox_runs WHERE kind = 'backfill'")
         assert detail == f"{key} does this period, or has done it"
+
+
+def test_a_run_under_way_is_not_taken_by_an_old_list(database_url: str) -> None:
+    """Nor is it skipped, though another run has done the period meanwhile: its worker is told."""
+    job = declared(subjects=SITES[:1], missed="latest", overlap="allow")
+    with bench(database_url, job, active_days=6) as jobs:
+        [live] = jobs.live()
+        attempt = jobs.begin_live(live)
+        assert attempt is not None
+        attempt.perform()
+        jobs.order(day(jobs, 4), day(jobs, 4), concurrency=2)
+        jobs.plan()
+        [work] = jobs.ready()
+        assert jobs.begin(work) is not None
+        jobs.change(
+            "UPDATE outbox_runs SET state = 'succeeded', reason = NULL "
+            f"WHERE run_key = 'audit:site-1:{day(jobs, 4)}'"
+        )
+        assert jobs.begin(work) is None
+        assert states(jobs) == {"running": 1}
+
+
+def test_one_run_of_each_subject_is_offered(database_url: str) -> None:
+    """Its others would only wait for it; where they may overlap, they are offered too."""
+    for overlap, expected in (("wait", 1), ("allow", 2)):
+        with bench(database_url, declared(subjects=SITES[:1], overlap=overlap)) as jobs:
+            id_ = jobs.order(day(jobs, 5), day(jobs, 3), concurrency=2)
+            jobs.plan()
+            assert len(jobs.ready()) == expected
+            backfill.cancel(jobs.engine, id_, actor="ana", note="next")
+
+
+def test_an_order_with_runs_to_do_is_not_done(database_url: str) -> None:
+    """Whoever found it done by an old count finds out otherwise."""
+    with bench(database_url) as jobs:
+        id_ = jobs.order(day(jobs, 5), day(jobs, 3))
+        jobs.plan()
+        with jobs.engine.begin() as connection:
+            assert not backfills.finish(connection, id_)
+        assert jobs.order_row(id_, "state") == ("active",)
+
+
+def test_a_run_that_was_opened_again_is_not_taken_over(database_url: str) -> None:
+    """Somebody has asked for it meanwhile; it stays that order's."""
+    with bench(database_url, declared(subjects=SITES[:1])) as jobs:
+        jobs.order(day(jobs, 3), day(jobs, 3))
+        jobs.plan()
+        [work] = jobs.ready()
+        with jobs.engine.begin() as connection:
+            [known] = backfills.known_runs(
+                connection, "audit", ["site-1"], labels=[work.run.label], starts=[]
+            )["site-1"]
+            run = NewRun(known.key, "audit", "site-1", known.label, backfill_id=1)
+            assert not backfills.take_over(connection, known, run)
 
 
 def test_many_workers_do_each_period_once(database_url: str) -> None:

@@ -213,6 +213,19 @@ def test_a_frequent_rule_is_searched_where_clocks_change() -> None:
     assert {f"{row.at:%m-%d}" for row in found.differences} <= {"10-25", "03-28"}
 
 
+class Stuck:
+    """A trigger that says the same instant for ever."""
+
+    def get_next_fire_time(self, last: datetime | None, now: datetime) -> datetime:
+        del last, now
+        return SPRING
+
+
+def test_a_trigger_that_does_not_move_on_is_left() -> None:
+    """Asking it ends."""
+    assert list(firings(Stuck(), since=SPRING, until=SPRING + timedelta(days=1))) == [SPRING]
+
+
 def test_utc_never_differs() -> None:
     """Where no clock changes there is nothing to see."""
     trigger = cron(day="last", hour=2, minute=30, timezone="UTC")
