@@ -32,7 +32,7 @@ from dispatcher.listen_address import host_and_port
 HEAD_SECONDS = 10.0
 """From connecting to the end of the request's head."""
 
-HEAD_BYTES = 16 * 1024
+HEAD_BYTES = 8 * 1024
 CONNECTIONS = 100
 """At once; the next one is answered 503."""
 

@@ -120,13 +120,14 @@ class Crew:
                 ended = attempt.perform()
         except Exception as error:  # noqa: BLE001  (the database is away: the next look tries again)
             self._emit(Trouble(key, str(error).partition("\n")[0]))
-        with self._changed:
-            known = self._under_way.pop(key, None)
-            if ended is None:
-                self._refused[key] = time.monotonic()
-            elif known is not None:
-                self._ended.append(ended)
-            self._changed.notify_all()
+        finally:
+            with self._changed:
+                known = self._under_way.pop(key, None)
+                if ended is None:
+                    self._refused[key] = time.monotonic()
+                elif known is not None:
+                    self._ended.append(ended)
+                self._changed.notify_all()
 
     def _takes(self, key: str, attempt: Attempt) -> bool:
         """Whether an attempt that was just claimed may begin; if everything is over, it is undone."""

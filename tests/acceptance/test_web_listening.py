@@ -92,9 +92,9 @@ async def test_a_connection_carries_one_request() -> None:
 
 
 async def test_a_head_that_is_too_large_is_refused() -> None:
-    """16 KiB are enough for any scheduler."""
+    """8 KiB are enough for any scheduler."""
     async with served(Route("/", hello)) as address:
-        found = await asked(address, b"GET / HTTP/1.1\r\nX: " + b"x" * 40_000, then_ends=False)
+        found = await asked(address, b"GET / HTTP/1.1\r\nX: " + b"x" * 12_000, then_ends=False)
         assert found.startswith(b"HTTP/1.1 400")
 
 
