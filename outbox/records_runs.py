@@ -101,6 +101,7 @@ class RunningRun:
 
     key: str
     started_at: datetime
+    kind: RunKind = RunKind.PERIOD
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,12 @@ from datetime import datetime, timedelta
 from sqlalchemy import Engine
 
 from outbox.database import reading
+from outbox.jobs import backfill_lane
 from outbox.jobs.catalog import Catalog
 from outbox.jobs.claiming import Work, picked
 from outbox.jobs.events import Listener, RunEnded, RunLeft, Trouble
 from outbox.jobs.perform import Attempt, begin, skip
-from outbox.states_jobs import OverlapPolicy
+from outbox.states_jobs import OverlapPolicy, RunKind
 from outbox.store import plans
 
 SPARE = 4
@@ -65,7 +66,19 @@ class Crew:
         free = self._size - self.busy
         if free <= 0 or self._stopping:
             return 0
-        starting = self._ready(until, each=free * SPARE)[:free]
+        return self._set_out(self._ready(until, each=free * SPARE)[:free])
+
+    def start_backfills(self) -> int:
+        """Start runs of backfills in threads that no live run has wanted, less one; how many."""
+        if self._stopping:
+            return 0
+        with reading(self._engine) as connection:
+            found = backfill_lane.offered(
+                connection, self._catalog, size=self._size, busy=self.busy
+            )
+        return self._set_out([work for work in found if self._may(work.run.key)])
+
+    def _set_out(self, starting: Sequence[Work]) -> int:
         for work in starting:
             with self._changed:
                 self._under_way[work.run.key] = None
@@ -108,8 +121,9 @@ class Crew:
         """What a thread does: claim a run, call its function, write how it ended."""
         key = work.run.key
         ended: RunEnded | None = None
+        claim = backfill_lane.begin if work.run.kind == RunKind.BACKFILL else begin
         try:
-            attempt = begin(
+            attempt = claim(
                 self._engine,
                 work,
                 owner=self._owner,

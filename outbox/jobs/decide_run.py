@@ -21,7 +21,7 @@ from typing import Literal, TypeAlias, assert_never
 
 from outbox.jobs.inputs import differing
 from outbox.records_runs import FoundRun, Inputs, OpenAttempt, RunningRun
-from outbox.states_jobs import OverlapPolicy, RunState, SkippedReason
+from outbox.states_jobs import OverlapPolicy, RunKind, RunState, SkippedReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,11 @@ def _free(run: FoundRun, wish: Wish, others: tuple[RunningRun, ...], now: dateti
         case OverlapPolicy.WAIT:
             return Waits(others[0])
         case OverlapPolicy.SKIP:
-            return Skip(SkippedReason.OVERLAP, f"{others[0].key} was running")
+            # Work on the past never costs a live run; it only waits for the end of one.
+            live = next((each for each in others if each.kind is not RunKind.BACKFILL), None)
+            if live is None:
+                return Waits(others[0])
+            return Skip(SkippedReason.OVERLAP, f"{live.key} was running")
         case _:
             assert_never(wish.overlap)
 

@@ -24,6 +24,7 @@ from outbox import migrations
 from outbox.database import reading
 from outbox.errors import RetryTransaction
 from outbox.jobs import alerts, plan
+from outbox.jobs.backfill_rounds import plan_round
 from outbox.jobs.catalog import Catalog
 from outbox.jobs.crew import Crew
 from outbox.jobs.events import Event, Listener, RunEnded, RunRescued, Trouble
@@ -43,6 +44,10 @@ SAY_AGAIN = timedelta(minutes=10)
 """How often a loop tells of a trouble that is still there."""
 
 _HOUR = 3600.0
+
+LANE = timedelta(seconds=45)
+"""For how long a tick without a budget starts runs of backfills. The next tick goes on, and may
+find live runs that have come due meanwhile."""
 
 LONGEST_PAUSE = 30.0
 """Seconds between two tries at most, while the database is away."""
@@ -150,14 +155,20 @@ def tick(
     stop.also(crew.ask_to_stop)
     at = _begin(engine, tally)
     plan.sync(engine, catalog, tally)
-    end = None if budget is None else time.monotonic() + budget.total_seconds()
+    began = time.monotonic()
+    end = None if budget is None else began + budget.total_seconds()
+    lane = began + (LANE if budget is None else budget).total_seconds()
     planned = plan.plan_due(engine, catalog, tally, at=at, everything=True)
+    planned += plan_round(engine, catalog, tally)
     while not stop.asked and (end is None or time.monotonic() < end):
         was_busy = crew.busy
         started = crew.start_ready(until=at)
+        if time.monotonic() < lane:
+            started += crew.start_backfills()
         ended = crew.ended(wait=settings.poll_interval.total_seconds())
         tally.count(ended)
         more = plan.plan_due(engine, catalog, tally, at=at, everything=False)
+        more += plan_round(engine, catalog, tally)
         planned += more
         if not (was_busy or started or ended or more):
             break
@@ -261,7 +272,8 @@ class _Rounds:
         with reading(self._engine) as connection:
             at = database_now(connection)
         done = plan.plan_due(self._engine, self._catalog, self._emit, at=at, everything=notices)
-        started = self._crew.start_ready(until=at)
+        done += plan_round(self._engine, self._catalog, self._emit)
+        started = self._crew.start_ready(until=at) + self._crew.start_backfills()
         ended = self._crew.ended()
         if looks:
             alerts.tell(self._engine, self._settings.alerts_to, self._emit)

@@ -234,13 +234,13 @@ def overlapping(
     connection: Connection, jobs: Mapping[str, OverlapPolicy], *, until: datetime
 ) -> list[ReadyRun]:
     """Runs of ``jobs`` that may be started but are to be skipped, since another run of the same
-    subject is running."""
+    subject is running; not where that is a backfill's, for whose end they only wait."""
     if not jobs:
         return []
     found = _startable(jobs, until).subquery()
     rows = connection.execute(
         select(found)
-        .where(found.c.policy == "skip", found.c.another)
+        .where(found.c.policy == "skip", found.c.another_live)
         .order_by(found.c.due_at, found.c.id)
         .limit(BATCH)
     )
@@ -259,6 +259,7 @@ def _startable(jobs: Mapping[str, OverlapPolicy], until: datetime) -> Select[Any
             _R,
             func.coalesce(_S.c.overlap, policies).label("policy"),
             another.label("another"),
+            another.where(_OTHER.c.kind != RunKind.BACKFILL.value).label("another_live"),
         )
         .select_from(_R.outerjoin(_S, and_(_S.c.job == _R.c.job, _S.c.subject == _R.c.subject)))
         .where(_R.c.state == "planned", _R.c.kind == RunKind.PERIOD.value)

@@ -60,12 +60,12 @@ def running(
 ) -> tuple[RunningRun, ...]:
     """The runs of job and subject that are being worked on, less the one with that id."""
     rows = connection.execute(
-        select(_R.c.run_key, _R.c.started_at)
+        select(_R.c.run_key, _R.c.started_at, _R.c.kind)
         .where(_R.c.job == job, _R.c.subject == subject)
         .where(_R.c.state == "running", _R.c.id != without)
         .order_by(_R.c.started_at, _R.c.id)
     )
-    return tuple(RunningRun(key, started) for key, started in rows)
+    return tuple(RunningRun(key, started, RunKind(kind)) for key, started, kind in rows)
 
 
 def deliveries(connection: Connection, key: str) -> DeliveryCounts:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.forked_commands import ROOT
 from tests.conformance.job_rig import attempts, database_now, until
 from tests.conformance.ledger import change, rows
+from tests.forked_commands import ROOT
 
 KEY = "report:s:w48"
 COMMAND = [sys.executable, "-m", "tests.acceptance.job_worker"]

@@ -9,7 +9,8 @@ from datetime import timedelta
 import pytest
 
 from outbox.database import reading
-from outbox.jobs import backfill
+from outbox.jobs import backfill, wakers
+from outbox.jobs.crew import Crew
 from outbox.jobs.decide_backfill import AHEAD, InvalidBackfill, Wanted
 from outbox.jobs.events import RunLeft
 from outbox.jobs.job_run import JobRun
@@ -18,7 +19,7 @@ from outbox.jobs.subjects import Subject
 from outbox.records_runs import NewRun
 from outbox.records_schedules import ReadyRun
 from outbox.states_jobs import RunState
-from outbox.store import backfills
+from outbox.store import backfills, plans
 from tests.conformance.backfill_rig import SITES, Bench, bench, day, declared, finishing, use
 from tests.conformance.job_rig import until
 
@@ -240,6 +241,74 @@ def test_a_run_waits_for_another_of_its_subject(database_url: str) -> None:
         assert states(jobs) == {"planned": 2}
         running.perform()
         assert jobs.begin(work) is not None
+
+
+def test_a_live_run_is_never_skipped_for_a_backfill(database_url: str) -> None:
+    """The policy skip is about live runs; for the end of a backfill's run a live one waits."""
+    job = declared(subjects=SITES[:1], overlap="skip", missed="latest")
+    with bench(database_url, job, active_days=6) as jobs:
+        [live] = jobs.live()
+        jobs.order(day(jobs, 5), day(jobs, 4))
+        jobs.plan()
+        jobs.change("UPDATE outbox_runs SET next_attempt_at = '2999-01-01T00:00:00.000Z' WHERE kind = 'period'")  # fmt: skip
+        [work] = jobs.ready()
+        running = jobs.begin(work)
+        assert running is not None
+        jobs.change("UPDATE outbox_runs SET next_attempt_at = due_at WHERE kind = 'period'")
+        with reading(jobs.engine) as connection:
+            policies = {"audit": job.definition.overlap}
+            assert plans.overlapping(connection, policies, until=jobs.now()) == []
+        assert jobs.begin_live(live) is None
+        state = f"SELECT state FROM outbox_runs WHERE run_key = '{live.run.key}'"
+        assert jobs.rows(state) == [("planned",)]
+        running.perform()
+        assert jobs.begin_live(live) is not None
+
+
+def test_a_process_keeps_a_thread_for_live_runs(database_url: str) -> None:
+    """With two threads a backfill has one, and a live run that comes due starts at once."""
+    go_on, began = threading.Event(), []
+
+    def waiting(run: JobRun) -> None:
+        began.append(run.key)
+        assert go_on.wait(60)
+        finishing(run)
+
+    many = tuple(Subject(f"site-{n}", "UTC") for n in range(4))
+    with bench(database_url, declared(waiting, subjects=many)) as jobs:
+        jobs.order(day(jobs, 3), day(jobs, 3), concurrency=4)
+        jobs.plan()
+        crew = Crew(jobs.engine, jobs.catalog, size=2, owner="here", emit=jobs.heard.append)
+        assert (crew.start_ready(until=jobs.now()), crew.start_backfills()) == (0, 1)
+        until(lambda: len(began) == 1, "the backfill's run begins")
+        assert crew.start_backfills() == 0
+        since = (jobs.now() - timedelta(days=2)).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+        jobs.change(f"UPDATE outbox_schedules SET active_since = '{since}', next_due_at = NULL")
+        jobs.plan_live()
+        assert crew.start_ready(until=jobs.now()) == 1
+        until(lambda: len(began) == 2, "the live run begins beside it")
+        go_on.set()
+        crew.stop(timedelta(seconds=60))
+        assert [key.endswith(":backfill") for key in began] == [True, False]
+
+
+def test_a_tick_works_on_both(database_url: str) -> None:
+    """Live runs first, then the backfill, until nothing is left to do."""
+    order: list[bool] = []
+
+    def noting(run: JobRun) -> None:
+        order.append(run.key.endswith(":backfill"))
+        finishing(run)
+
+    job = declared(noting, subjects=SITES[:1], missed="latest")
+    with bench(database_url, job, active_days=6) as jobs:
+        id_ = jobs.order(day(jobs, 5), day(jobs, 3))
+        done = wakers.tick(
+            jobs.engine, jobs.catalog, wakers.Settings(concurrency=1), emit=jobs.heard.append
+        )
+        assert (done.succeeded, done.failed) == (4, 0)
+        assert order == [False, True, True, True]
+        assert jobs.order_row(id_, "state") == ("done",)
 
 
 def test_a_period_done_meanwhile_is_skipped(database_url: str) -> None:

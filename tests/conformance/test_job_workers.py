@@ -18,6 +18,7 @@ from outbox.jobs.crew import Crew
 from outbox.jobs.events import RunEnded, RunLeft, RunStarted
 from outbox.jobs.job_run import JobRun
 from outbox.jobs.open_run import owner
+from outbox.jobs.perform import begin
 from outbox.jobs.wakers import Settings, Stop, work
 from tests.conformance.job_rig import PATIENCE, until
 from tests.conformance.ledger import change
@@ -523,7 +524,7 @@ def test_what_is_claimed_during_the_end_is_given_back(
 ) -> None:
     """A thread that was slow to claim finds that everything is over, and undoes its claim."""
     may_claim = threading.Event()
-    real = crews.begin
+    real = begin
 
     def slow(*arguments: Any, **options: Any) -> Any:
         assert may_claim.wait(PATIENCE)
