@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 from sqlalchemy import Connection, text
@@ -29,6 +29,8 @@ from outbox.store import accounts, dispatchers, reads
 from providers import registry
 from providers.contract import Provider
 
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+
 
 async def run(config: Config, mode: Mode, *, log: Callable[[str], None]) -> Backlog:
     """Dispatch in ``mode`` until it is over or a signal (SIGTERM, SIGINT) says stop.
@@ -45,12 +47,20 @@ async def run(config: Config, mode: Mode, *, log: Callable[[str], None]) -> Back
 
 
 async def dispatch(
-    config: Config, mode: Mode, providers: Mapping[str, tuple[str, Provider]], emit: Listener
+    config: Config,
+    mode: Mode,
+    providers: Mapping[str, tuple[str, Provider]],
+    emit: Listener,
+    *,
+    signals: Sequence[signal.Signals] = STOPPING,
 ) -> Backlog:
-    """:func:`run` with accounts that are open already: name -> (kind of provider, provider)."""
+    """:func:`run` with accounts that are open already: name -> (kind of provider, provider).
+
+    ``signals`` are those that say stop; a host that handles its own passes none.
+    """
     engine = open_async_engine(config.database_url(), schema=config.schema)
     try:
-        return await _dispatch(config, mode, engine, providers, emit)
+        return await _dispatch(config, mode, engine, providers, emit, signals=signals)
     finally:
         await engine.dispose()
 
@@ -61,6 +71,8 @@ async def _dispatch(
     engine: AsyncEngine,
     providers: Mapping[str, tuple[str, Provider]],
     emit: Listener,
+    *,
+    signals: Sequence[signal.Signals],
 ) -> Backlog:
     me = myself(config.dispatcher.concurrency)
     names = tuple(providers)
@@ -74,7 +86,9 @@ async def _dispatch(
     )
     loop = Loop(engine, terms, rounds, sweep, pace=pace, emit=emit)
     sender = Sender(engine, rounds, providers, terms.means, lambda: loop.stopping)
-    _stop_on_signals(loop)
+    running = asyncio.get_running_loop()
+    for number in signals:
+        running.add_signal_handler(number, loop.stop)
     emit(Started(me.owner, names, me.slots))
     await loop.run(sender, mode)
     await sweep.gone()
@@ -158,9 +172,3 @@ def _check_durability(connection: Connection) -> None:
     level = connection.execute(text("PRAGMA synchronous")).scalar_one()
     if int(level) < 2:  # 2 is FULL, 3 is EXTRA: sqlite.org/pragma.html#pragma_synchronous
         raise InvalidDatabase("SQLite's synchronous setting is below FULL on our connection")
-
-
-def _stop_on_signals(loop: Loop) -> None:
-    running = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        running.add_signal_handler(number, loop.stop)

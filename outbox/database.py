@@ -23,7 +23,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
@@ -32,6 +32,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from outbox.errors import InvalidDatabase
 from outbox.statements import translated
 
+T = TypeVar("T")
 BUSY_TIMEOUT = 30.0
 """Seconds for which a SQLite statement waits for another writer."""
 
@@ -173,7 +174,10 @@ def _prepare(engine: Engine, url: URL) -> None:
         @event.listens_for(engine, "connect")
         def _lenient(connection: Any, record: Any) -> None:
             # aiosqlite's connection is wrapped by SQLAlchemy; sqlite3's is itself.
-            getattr(record, "driver_connection", connection).text_factory = _text
+            driver = getattr(record, "driver_connection", connection)
+            driver.text_factory = _text
+            if hasattr(driver, "stop"):
+                driver.stop = _once(driver.stop)
 
         return
 
@@ -188,6 +192,23 @@ def _prepare(engine: Engine, url: URL) -> None:
             connection.commit()
         finally:
             cursor.close()
+
+
+def _once(stop: Callable[[], T]) -> Callable[[], T]:
+    """Stop an aiosqlite connection once, however often it is asked.
+
+    SQLAlchemy gives up a connection whose user was cancelled by ``close()`` and, when that is
+    cancelled too, by ``stop()``. ``close()`` then asks again, of a thread that has ended, and
+    waits for its answer for ever: a process that should end hangs. So both get the one answer.
+    """
+    answers: list[T] = []
+
+    def stopped() -> T:
+        if not answers:
+            answers.append(stop())
+        return answers[0]
+
+    return stopped
 
 
 def _text(stored: bytes) -> str:

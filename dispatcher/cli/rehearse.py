@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import signal
+import logging
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,9 +53,9 @@ def rehearse(
     drills = _chosen(DRILLS, only)
     if live or to is not None:
         drills = [*drills, _live(config, chosen, live=live, to=to)]
-    # A job in a script's background is started with SIGINT ignored; the scratch has to go all the same.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
+    for library in ("psycopg", "sqlalchemy"):
+        # What is cut and killed on purpose is no news; without a handler it would be on stderr.
+        logging.getLogger(library).addHandler(logging.NullHandler())
     on_terminal = terminal_width() is not None and not as_json
     try:
         report = rehearse(config, chosen, drills, _progress(on_terminal=on_terminal))

@@ -8,6 +8,7 @@ user's own configuration; only the providers are fakes, and the data is scratch.
 ``setup``     what a rehearsal takes from the configuration, for this process and its children
 ``scratch``   a schema or file of its own, gone at the end
 ``fakes``     providers with a ledger of what they took, and faults to order
+``interruption``   Ctrl-C and SIGTERM
 ``stage``, ``tables``   the database, the clock and the dispatchers of one rehearsal
 ``drill``, ``drills_*``   what a drill is; the drills, one function each
 ``child``, ``children``   processes that exist to be killed or stopped

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dispatcher.config import Account, Config
@@ -18,6 +15,7 @@ from dispatcher.rehearse import (
     drills_claims,
     drills_crash,
     drills_producer,
+    interruption,
     scratch,
 )
 from dispatcher.rehearse.drill import Drill, Played
@@ -50,15 +48,17 @@ def rehearse(
 ) -> Report:
     """Play ``drills`` with the times of ``account`` in a scratch database.
 
-    Raises ConfigError and InvalidDatabase before anything is played, and DBAPIError when the
-    database goes away meanwhile. The scratch is gone at the end in any case.
+    Raises ConfigError and InvalidDatabase before anything is played, DBAPIError when the
+    database goes away meanwhile, and KeyboardInterrupt after Ctrl-C or SIGTERM. The scratch is
+    gone at the end in any case.
     """
     began = time.monotonic()
     pairs = unsafe_pairs(config, account.name)
     lines = [_configuration(pairs)]
-    with scratch.opened(config) as made:
+    with interruption.noted() as interrupted, scratch.opened(config) as made:
+        interrupted.obeyed()
         setup = Setup.of(config, account, url=made.url, schema=made.schema, folder=made.folder)
-        played, passed = asyncio.run(_play(setup, drills, progress))
+        played, passed = interrupted.run(_play(setup, drills, progress))
         lines += played
         kind = made.kind
     return Report(
@@ -85,31 +85,14 @@ async def _play(
 ) -> tuple[list[Line], float]:
     lines = []
     wanted = sum(drill.children for drill in drills)
-    with _terminated_as_interrupted():
-        async with Stage(setup, wanted) as stage:
-            for number, drill in enumerate(drills, 1):
-                stop_if_asked()
-                progress.begins(number, len(drills), drill.tried)
-                line = await _line(stage, drill)
-                progress.ends(line)
-                lines.append(line)
-            return lines, stage.passed.total_seconds()
-
-
-@contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM does what Ctrl-C does: asyncio cancels what is played, and all of it is tidied up.
-
-    The default for SIGTERM would end the process and leave the scratch behind.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals are the main thread's
-        return
-    before = signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    async with Stage(setup, wanted) as stage:
+        for number, drill in enumerate(drills, 1):
+            stop_if_asked()
+            progress.begins(number, len(drills), drill.tried)
+            line = await _line(stage, drill)
+            progress.ends(line)
+            lines.append(line)
+        return lines, stage.passed.total_seconds()
 
 
 async def _line(stage: Stage, drill: Drill) -> Line:

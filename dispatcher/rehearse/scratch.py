@@ -5,9 +5,8 @@ the configured file, so that what the drills say about locks and flushes holds f
 that the real one is on; where that folder is not there yet or not ours to write, in the
 system's folder for temporary files.
 
-Ctrl-C and SIGTERM end a rehearsal with KeyboardInterrupt, which passes through here; while the
-scratch is being dropped both are ignored, since half of a clean-up is what nobody wants. A
-rehearsal that is killed outright leaves its scratch behind; its name says what it is.
+While the scratch is being dropped Ctrl-C and SIGTERM are ignored. A rehearsal that is killed
+outright leaves its scratch behind; its name says what it is.
 """
 
 from __future__ import annotations
@@ -15,9 +14,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import signal
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +27,7 @@ from sqlalchemy.schema import DropSchema
 from dispatcher.config import Config
 from dispatcher.database_errors import first_line
 from dispatcher.operator import sqlite_file
+from dispatcher.rehearse import interruption
 from outbox import migrations
 from outbox.database import open_engine, parse_url
 from outbox.errors import InvalidDatabase
@@ -77,7 +75,7 @@ def opened(config: Config) -> Iterator[Scratch]:
             raise
         yield scratch
     finally:
-        with _undisturbed():
+        with interruption.ignored():
             try:
                 if made and scratch.schema is not None:
                     _drop(scratch.url, scratch.schema)
@@ -116,18 +114,3 @@ def _drop(url: str, schema: str) -> None:
         ) from error
     finally:
         engine.dispose()
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals are the main thread's
-        return
-    before = {
-        number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

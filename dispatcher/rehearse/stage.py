@@ -6,14 +6,12 @@ compares instants that is the same as having waited. So the windows that are reh
 configured ones, and not smaller models of them.
 
 *Dispatchers* are composed by :func:`dispatcher.service.dispatch`, as in production, and make
-one round of claims each. It takes SIGTERM and SIGINT for itself; here they are given back at
-once, because Ctrl-C means the rehearsal.
+one round of claims each. They leave the signals alone: Ctrl-C means the rehearsal.
 """
 
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -24,7 +22,7 @@ from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection, select
 
-from dispatcher.events import Event, Started
+from dispatcher.events import Event
 from dispatcher.loop import Mode
 from dispatcher.rehearse.children import Children
 from dispatcher.rehearse.fakes import FakeProvider, Fault, Kind, Ledger
@@ -47,7 +45,6 @@ NOT_WAITED = timedelta(milliseconds=20)
 """Added to every passing of time: instants are stored in milliseconds."""
 ENDS_WITHIN = 20.0
 """Seconds for a dispatcher to end that stood still and goes on."""
-_HANDLED = (signal.SIGINT, signal.SIGTERM)
 
 
 def stop_if_asked() -> None:
@@ -106,7 +103,6 @@ class Stage:
         self.passed = timedelta()
         """How much time has passed that nobody waited for."""
         self._engine = open_async_engine(setup.url, schema=setup.schema)
-        self._handlers = {number: signal.getsignal(number) for number in _HANDLED}
         self._fakes = 0
 
     async def __aenter__(self) -> Self:
@@ -173,13 +169,7 @@ class Stage:
     ) -> tuple[Backlog, list[Event]]:
         """One dispatcher with these accounts; what it left, and what happened in it."""
         events: list[Event] = []
-
-        def listen(event: Event) -> None:
-            if isinstance(event, Started):
-                self._give_signals_back()
-            events.append(event)
-
-        left = await dispatch(config, mode, providers, listen)
+        left = await dispatch(config, mode, providers, events.append, signals=())
         stop_if_asked()
         return left, events
 
@@ -210,12 +200,6 @@ class Stage:
                 return row
             await self.until_due(key)
         return await self.row(key)
-
-    def _give_signals_back(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number, handler in self._handlers.items():
-            loop.remove_signal_handler(number)
-            signal.signal(number, handler)
 
     # -- time --------------------------------------------------------------- #
 
