@@ -1,7 +1,8 @@
 """What needs a person, and what is only worth knowing. Pure.
 
 A *need* does not get better by itself: rows that only a person can decide, an
-account that a provider has blocked, mail that is due while nobody dispatches.
+account that a provider has blocked, mail that is due while nobody dispatches, a run that
+is overdue.
 A *note* is worth knowing and needs nothing.
 """
 
@@ -12,6 +13,7 @@ from datetime import datetime, timedelta
 
 from dispatcher.status_records import AccountLine, Notice, Setup
 from dispatcher.wording import HELD, PAUSED
+from outbox.jobs.overdue import Overdue
 from outbox.reports import AccountState, DispatcherState, Group, Overview
 from outbox.states import HeldReason, PauseReason, State, WaitingFor
 
@@ -93,6 +95,14 @@ def nobody(
     yield Notice(
         due, "due", "", "", "no dispatcher is alive to send them", slot_since, "postroom dispatch"
     )
+
+
+def late_runs(overdue: Sequence[Overdue]) -> Iterable[Notice]:
+    if overdue:
+        count = sum(1 + each.more for each in overdue)
+        first = overdue[0]
+        detail = f"{'the oldest is ' if count > 1 else ''}{first.key}"
+        yield Notice(count, "overdue", "", "", detail, first.overdue_at, "postroom jobs overdue")
 
 
 def nowhere(setup: Setup) -> Iterable[Notice]:

@@ -28,6 +28,7 @@ from outbox import migrations
 from outbox._version import __version__
 from outbox.database import open_engine, parse_url, reading
 from outbox.errors import SchemaTooOld
+from outbox.jobs.overdue import overdue
 from outbox.reports import AccountState, Buried, Filter, Group, Overview, Story, Summary
 from outbox.states import State, WaitingFor, WhenUnsure
 from outbox.store import overview, queries, stories
@@ -112,7 +113,8 @@ def status(config: Config) -> Status:
     SchemaTooOld or SchemaTooNew."""
     with _reading(config) as connection:
         seen = overview.overview(connection)
-    return statuses.status(seen, setup_of(config))
+        late = overdue(connection, at=seen.at)
+    return statuses.status(seen, setup_of(config), late)
 
 
 def deliveries(

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from dispatcher.needs import nobody, nowhere, paused_accounts, undecided
+from dispatcher.needs import late_runs, nobody, nowhere, paused_accounts, undecided
 from dispatcher.status_records import AccountLine, LastHour, Setup, Status
 from dispatcher.waiting import waiting_for
+from outbox.jobs.overdue import Overdue
 from outbox.reports import AccountState, Overview
 from outbox.states import State, WaitingFor
 
 
-def status(seen: Overview, setup: Setup) -> Status:
-    """What ``seen`` means, given what is configured."""
+def status(seen: Overview, setup: Setup, overdue: Sequence[Overdue] = ()) -> Status:
+    """What ``seen`` means, given what is configured. ``overdue``: runs, oldest first."""
     paused = {
         each.account: each
         for each in seen.accounts
@@ -27,6 +28,7 @@ def status(seen: Overview, setup: Setup) -> Status:
         *undecided(seen.open, State.HELD, setup),
         *paused_accounts(paused.values(), lines, setup, blocks=True),
         *nobody(seen, slot_since, alive, lines),
+        *late_runs(overdue),
     ]
     notes = [*paused_accounts(paused.values(), lines, setup, blocks=False), *nowhere(setup)]
     return Status(

@@ -15,6 +15,7 @@ import psycopg
 from psycopg import sql
 
 from tests.session import Session, locked
+from tests.spare import Template, disconnected
 
 Admin = psycopg.Connection[tuple[Any, ...]]
 
@@ -37,17 +38,66 @@ def _run(connection: Admin, statement: LiteralString, **names: str) -> None:
 
 @contextmanager
 def fresh_postgres(session: Session, *, migrated: bool) -> Iterator[str]:
-    """A database of its own; dropped at the end, whoever is still connected."""
+    """A database of its own; gone at the end, whoever is still connected."""
     server = session.server_url()
-    template = _postgres_template(session, server) if migrated else "template1"
-    name = session.prefix + token_hex(6)
-    with _admin(server) as connection:
-        _run(connection, "CREATE DATABASE {name} TEMPLATE {template}", name=name, template=template)
+    if migrated and _spare:
+        name = _spare.pop()
+    else:
+        template = _postgres_template(session, server) if migrated else "template1"
+        name = session.prefix + token_hex(6)
+        with _admin(server) as connection:
+            _run(
+                connection,
+                "CREATE DATABASE {name} TEMPLATE {template}",
+                name=name,
+                template=template,
+            )
+    fresh = _look(named(server, name)) if migrated else None
     try:
         yield named(server, name)
     finally:
+        if fresh is None or not _keep(session, server, name, fresh):
+            with _admin(server) as connection:
+                _run(connection, "DROP DATABASE IF EXISTS {name} WITH (FORCE)", name=name)
+
+
+_spare: list[str] = []
+"""Migrated databases that were used and are as new; this process's own."""
+
+_looked: list[Template] = []
+
+
+def _look(url: str) -> Template:
+    """What every migrated database looks like before its first use."""
+    if not _looked:
+        with _admin(url) as connection:
+            _looked.append(Template(connection))
+    return _looked[0]
+
+
+def _keep(session: Session, server: str, name: str, fresh: Template) -> bool:
+    """Make a used database a spare one, under another name; False if it cannot be."""
+    renamed = session.prefix + token_hex(6)
+    with _admin(server) as connection:
+        if not disconnected(connection, name):
+            return False
+        try:
+            _run(
+                connection, "ALTER DATABASE {name} RENAME TO {renamed}", name=name, renamed=renamed
+            )
+        except psycopg.Error:
+            return False  # it is gone, or somebody is quicker than we are
+    try:
+        with _admin(named(server, renamed)) as connection:
+            restored = fresh.restore(connection)
+    except psycopg.Error:
+        restored = False  # only a superuser may delete rows in any order
+    if restored:
+        _spare.append(renamed)
+    else:
         with _admin(server) as connection:
-            _run(connection, "DROP DATABASE IF EXISTS {name} WITH (FORCE)", name=name)
+            _run(connection, "DROP DATABASE IF EXISTS {name} WITH (FORCE)", name=renamed)
+    return True
 
 
 def _postgres_template(session: Session, server: str) -> str:

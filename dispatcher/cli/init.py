@@ -48,6 +48,11 @@ directory = "var/mail"
 # [accounts.bulk]
 # provider = "resend"
 # api_key = "env:RESEND_API_KEY"
+
+# [jobs]                               # for jobs declared in Python: postroom jobs work
+# modules = ["reports.jobs"]           # where they are declared
+# concurrency = 4                      # runs at once in one process
+# alerts_to = ["ops@example.com"]      # told once of each run that failed or is overdue
 """
 
 

@@ -34,6 +34,7 @@ from outbox.jobs.opening import Opened, writing
 from outbox.jobs.requests import RunRequest
 from outbox.jobs.run_keys import run_key
 from outbox.records_runs import DeliveryCounts, Progress, Result, RunClaim
+from outbox.states_jobs import RunState
 from outbox.store import run_ends
 from outbox.store.reads import database_now
 from outbox.texts import cleaned
@@ -58,6 +59,7 @@ class Run:
         self._log: deque[str] = deque(maxlen=LOG_LINES)
         self._results = Result()
         self._beat: Beat | None = None
+        self._complete = run.state is RunState.SUCCEEDED
         self.key: str = run.key
         """The run's identity as text."""
         self.job, self.subject, self.label = run.job, run.subject, run.label
@@ -75,6 +77,12 @@ class Run:
     def mine(self) -> bool:
         """Whether the work is ours to do, and not done yet."""
         return self._claim is not None
+
+    @property
+    def complete(self) -> bool:
+        """Whether its results are committed, by us or before. A run that is neither ours nor
+        complete is somebody else's, or has ended without a result: :meth:`explain` says which."""
+        return self._complete
 
     @property
     def attempt(self) -> int | None:
@@ -191,6 +199,7 @@ class Run:
         claim = self._claimed()
         states = Counter(str(each.state) for each in enqueued)
         self._sentence = f"{self.key} is complete: {counted(DeliveryCounts(states))}"
+        self._complete = True
         self._stop()
         try:
             with writing(self._engine) as connection:

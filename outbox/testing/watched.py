@@ -13,7 +13,8 @@ each time. There the run's statements are counted, and there it is killed, by an
 that no ``except Exception`` catches. A real kill would not run the ``finally`` and ``with``
 blocks that this one passes. So from then on the database is out of reach for all of them:
 each statement dies like the first, and only a rollback is done, which is what SQLite does for
-a process that is gone. What was committed stays, leases included; nothing else does.
+a process that is gone. What was committed stays, leases included; nothing else does. A
+connection that was being opened then has nobody to close it; it goes without a warning.
 
 *Speed.* A test has nothing to lose in a power failure, so these connections do not wait for
 the disk.
@@ -77,12 +78,18 @@ class Watch:
         if self._course is not None:
             raise RuntimeError("a run is going on already; one at a time can be watched")
         course = self._course = Course(crash_at)
+        before = weakref.WeakSet(self._connections)
         try:
             yield course
         finally:
             self._course = None
             if course.died is not None:
-                self._bury()
+                self._bury(before)
+
+    @property
+    def dead(self) -> bool:
+        """Whether the run that goes on has been killed."""
+        return self._course is not None and self._course.died is not None
 
     def statement(self, connection: Watched, text: str) -> None:
         """A statement is about to be run. Raises Killed if it must not."""
@@ -104,9 +111,11 @@ class Watch:
         self._connections.add(connection)
         return next(self._numbers)
 
-    def _bury(self) -> None:
-        """The connections of a process that is gone hold no lock."""
+    def _bury(self, before: weakref.WeakSet[Watched]) -> None:
+        """The connections of a process that is gone hold no lock; ``before``: those that were open
+        when it began, and may live on."""
         for connection in list(self._connections):
+            connection.orphaned = connection not in before
             # Another thread's connection cannot be asked; its own block has rolled it back.
             with suppress(sqlite3.Error):
                 if connection.in_transaction:
@@ -148,6 +157,13 @@ class Watched(sqlite3.Connection):
 
     watch: ClassVar[Watch]
     number: int = 0
+    orphaned: bool = False
+    """Whether the process that opened it was killed."""
+
+    def __del__(self) -> None:
+        # Python 3.13 warns of a connection that was never closed; a job that lives is warned.
+        if not (self.orphaned or self.watch.dead):
+            getattr(super(), "__del__", lambda: None)()
 
     def __call__(self, sql: str, /) -> Any:
         if isinstance(sql, str):

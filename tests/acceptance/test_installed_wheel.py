@@ -89,7 +89,8 @@ def environment(tmp_path: Path) -> Path:
 
 
 def test_the_wheel_alone_can_init_migrate_and_drain(environment: Path, tmp_path: Path) -> None:
-    """Done-when 5: in an empty folder the installed command writes its file, migrates and drains."""
+    """Done-when 5: in an empty folder the installed command writes its file, migrates and drains.
+    The testing kit's fixture comes with it, for a pytest that is there."""
     postroom, folder = environment / "bin" / "postroom", tmp_path / "elsewhere"
     folder.mkdir()
     where = run(
@@ -101,3 +102,9 @@ def test_the_wheel_alone_can_init_migrate_and_drain(environment: Path, tmp_path:
     run(postroom, "enqueue", "--key", "k", folder=folder, stdin=MESSAGE)
     assert run(postroom, "dispatch", "--drain", folder=folder) == "nothing is left\n"
     assert len(list(folder.glob("var/mail/*.eml"))) == 1
+    plugins = (
+        "from importlib.metadata import entry_points as e; "
+        "print([p.value for p in e(group='pytest11') if p.name == 'postroom'])"
+    )
+    said = run(environment / "bin" / "python", "-c", plugins, folder=folder)
+    assert said == "['dispatcher.pytest_plugin']\n"

@@ -105,6 +105,17 @@ def test_finish_without_a_connection_opens_a_session(url: str) -> None:
     assert one(url, "state") == ("succeeded",)
 
 
+def test_complete_says_whether_the_results_are_there(url: str) -> None:
+    """True once they are committed, for whoever made them and whoever comes later; a run that is
+    somebody else's, or that has failed for good, is neither ours nor complete."""
+    with opened(url) as first, opened(url) as second:
+        assert (first.complete, second.mine, second.complete) == (False, False, False)
+        finish(url, first)
+        assert (first.complete, second.complete) == (True, False)
+    with opened(url) as later:
+        assert (later.mine, later.complete) == (False, True)
+
+
 # --------------------------------------------------------------------------- #
 # Not ours
 # --------------------------------------------------------------------------- #

@@ -318,8 +318,6 @@ def test_after_a_crash_anywhere_a_run_ends_right(postroom: Postroom) -> None:
     assert turns == len(postroom.crash_points(audit, **AUDIT)) > 20
 
 
-# Killed while Django sets up a connection, nobody is left to close it; Python 3.13 says so.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("function", [by_sqlite3, in_a_session, in_django])
 def test_a_crash_leaves_nothing_else_on_any_connection(
     postroom: Postroom, function: Callable[[Postroom], Any]

@@ -10,6 +10,7 @@ import pytest
 from dispatcher.status import percentile, status
 from dispatcher.status_records import Known, Setup
 from dispatcher.waiting import waiting_for
+from outbox.jobs.overdue import Overdue
 from outbox.reports import AccountState, DispatcherState, Group, Overview, PendingGroup
 from outbox.states import PauseReason, State, WaitingFor
 
@@ -148,3 +149,13 @@ def test_the_last_hour_is_told() -> None:
 def test_percentiles(values: tuple[float, ...], share: float, value: float | None) -> None:
     """The smallest value that the share of them does not exceed."""
     assert percentile(values, share) == value
+
+
+def test_runs_that_are_overdue_need_somebody() -> None:
+    """One line for all of them: how many, also of those that are told in short, and the oldest."""
+    late = Overdue("audit:a:p1", "audit", "a", "p1", NOW - 3 * MINUTE, NOW - 2 * MINUTE, None)
+    [need] = status(SEEN, SETUP, [late]).needs
+    assert (need.count, need.what, need.detail) == (1, "overdue", "audit:a:p1")
+    assert (need.since, need.command) == (late.overdue_at, "postroom jobs overdue")
+    [need] = status(SEEN, SETUP, [replace(late, more=4), replace(late, key="audit:b:p1")]).needs
+    assert (need.count, need.detail) == (6, "the oldest is audit:a:p1")
