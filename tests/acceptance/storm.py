@@ -61,7 +61,8 @@ class Weather:
     delay: float = 0.15
     lease: float = 5.0
     longest: float = 600.0
-    """After this the killing ends, however much is left."""
+    """After this the killing ends, however much is left; but not before one dispatcher was killed
+    in the middle of a transmission, however slow the machine is."""
     patience: float = 900.0
 
     @property
@@ -177,7 +178,8 @@ class Supervisor:
 
     def _stormy(self, left: int, seconds: float) -> bool:
         weather = self._weather
-        return left > weather.deliveries * CALM_BELOW and seconds < weather.longest
+        enough = self.storm.transmitting_when_killed and seconds >= weather.longest
+        return left > weather.deliveries * CALM_BELOW and not enough
 
     def _kill_one(self) -> None:
         victim = self._alive.pop(self._dice.randrange(len(self._alive)))

@@ -13,12 +13,10 @@ from tests.acceptance.accounts import resend, smtp
 from tests.acceptance.fleet import PATIENCE, Fleet, Process
 from tests.acceptance.sinks import Stub
 from tests.conformance.ledger import rows
-from tests.long_forms import LONG
 from tests.servers.smtp import SmtpServer
 from tests.wire import get
 
 DELIVERIES = 2000
-FEWER = DELIVERIES if LONG else 600
 DISPATCHERS = 8
 
 
@@ -71,10 +69,10 @@ def test_two_of_eight_are_killed_and_nothing_is_lost_or_leaves_twice(
             tmp_path, database_url, smtp(sink), concurrency=100, lease="5s", poll="200ms"
         ) as fleet,
     ):
-        keys = fleet.enqueue(FEWER)
+        keys = fleet.enqueue(DELIVERIES)
         dispatchers = fleet.start_many(DISPATCHERS, "--drain")
         victims = dispatchers[:2]
-        moments = sorted(random.sample(range(100, FEWER // 2), len(victims)))
+        moments = sorted(random.sample(range(100, DELIVERIES // 2), len(victims)))
         for victim, moment in zip(victims, moments, strict=True):
             sink.wait_for(partial(has_taken, sink, moment), PATIENCE)
             victim.kill()

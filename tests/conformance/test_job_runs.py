@@ -114,6 +114,10 @@ def test_complete_says_whether_the_results_are_there(url: str) -> None:
         assert (first.complete, second.complete) == (True, False)
     with opened(url) as later:
         assert (later.mine, later.complete) == (False, True)
+    with pytest.raises(outbox.Permanent), opened(url, period="2026-W47"):
+        raise outbox.Permanent("the source is gone")
+    with opened(url, period="2026-W47") as failed:
+        assert (failed.mine, failed.complete) == (False, False)
 
 
 # --------------------------------------------------------------------------- #

@@ -179,8 +179,9 @@ def test_why_something_has_not_run(postroom: CommandLine) -> None:
 
 
 def test_overdue_is_an_exit_code(postroom: CommandLine) -> None:
-    """Without any job's code, and without a worker."""
+    """Without any job's code, and without a worker; ``status`` says it too, in one line."""
     ticked(postroom)
+    assert postroom("status", "--json").json["needs"] == []
     assert (postroom("jobs", "overdue").code, postroom("jobs", "overdue").out) == (
         0, "nothing is overdue\n",
     )  # fmt: skip
@@ -193,6 +194,9 @@ def test_overdue_is_an_exit_code(postroom: CommandLine) -> None:
     shown = postroom("jobs", "overdue")
     assert (shown.code, "never planned" in shown.out) == (1, True)
     assert "postroom jobs explain sweep all" in shown.err
+    status = postroom("status", "--json")
+    [need] = [each for each in status.json["needs"] if each["what"] == "overdue"]
+    assert (status.code, need["command"]) == (1, "postroom jobs overdue")
 
 
 def test_schedules_are_added_changed_and_ended(postroom: CommandLine) -> None:

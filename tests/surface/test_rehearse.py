@@ -199,6 +199,32 @@ def test_interrupted_it_leaves_nothing(
         assert schemas(database) == []
 
 
+def test_other_libraries_are_not_heard(postroom: CommandLine) -> None:
+    """What a rehearsal cuts and kills on purpose, drivers log; that is not on standard error."""
+    program = (
+        "import logging, sys\n"
+        "from dispatcher.cli import main\n"
+        "from dispatcher.rehearse import runner\n"
+        "def rehearse(*given):\n"
+        "    for name in ('psycopg', 'psycopg.pool', 'sqlalchemy.pool.impl.QueuePool'):\n"
+        "        logging.getLogger(name).error('the connection is lost')\n"
+        "    raise KeyboardInterrupt\n"
+        "runner.rehearse = rehearse\n"
+        "sys.argv = ['postroom', 'rehearse']\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=postroom.folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **postroom.environ},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr == (
+        "postroom: interrupted: the scratch database is gone, and nothing was told\n"
+    )
+
+
 def wait_for(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE
     while not condition():
